@@ -225,6 +225,20 @@ WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_step(weft_optimizer* optimizer
 WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_step_groups(weft_optimizer* optimizer, weft_tensor* const* grads,
     size_t count, const double* lrs, size_t group_count) WEFT_NOEXCEPT;
 
+/* weft_optimizer_step_groups that changes nothing where found is above 0: a step of mixed precision whose scaled
+ * gradients overflowed. Parameters and states then keep their values; the step still counts, in bias corrections and in
+ * the state. Nothing is read on the host: amp_non_finite_check_and_unscale makes found and the gradients,
+ * amp_update_scale the next scale.
+ *   grads: count entries; one per parameter, in the order of creation; NULL leaves that parameter alone
+ *   lrs: group_count entries; finite; one per group
+ *   group_count: as many as at creation; 1 of an optimizer that was made without groups
+ *   found: a float scalar
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: exclusive: optimizer. Since
+ * 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_step_if_finite(weft_optimizer* optimizer, weft_tensor* const* grads,
+    size_t count, const double* lrs, size_t group_count, weft_tensor* found) WEFT_NOEXCEPT;
+
 /* The learning rate of a step, for weft_optimizer_step, which takes it as a run-time argument. A pure function: nothing
  * is kept, so a training that resumes asks for the step at which it goes on.
  *   step: from 0

@@ -2119,6 +2119,7 @@ typedef struct wf_std_args {
   size_t dims_count WF_DEFAULT(0);
   int32_t keepdims WF_DEFAULT(WF_NO_BOOL);
   int64_t correction WF_DEFAULT(WF_NO_INT);
+  double fraction WF_DEFAULT(WF_NO_DOUBLE);
 } wf_std_args;
 WF_INLINE weft_tensor* wf_std_at(weft_scope* s, const char* file, int line, wf_std_args a) {
   weft_tensor* out = NULL;
@@ -2138,11 +2139,15 @@ WF_INLINE weft_tensor* wf_std_at(weft_scope* s, const char* file, int line, wf_s
     o.present |= WEFT_STD_HAS_CORRECTION;
     o.correction = a.correction;
   }
+  if (a.fraction != WF_NO_DOUBLE) {
+    o.present |= WEFT_STD_HAS_FRACTION;
+    o.fraction = a.fraction;
+  }
   error = weft_std(ctx, a.x, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_std(s, ...) \
-  WF_CALL(wf_std_at((s), __FILE__, __LINE__, WF_MAKE(wf_std_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL, .correction = WF_NO_INT,), __VA_ARGS__)))
+  WF_CALL(wf_std_at((s), __FILE__, __LINE__, WF_MAKE(wf_std_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL, .correction = WF_NO_INT, .fraction = WF_NO_DOUBLE,), __VA_ARGS__)))
 
 typedef struct wf_sum_args {
   WF_BEGIN
@@ -2178,6 +2183,7 @@ typedef struct wf_var_args {
   size_t dims_count WF_DEFAULT(0);
   int32_t keepdims WF_DEFAULT(WF_NO_BOOL);
   int64_t correction WF_DEFAULT(WF_NO_INT);
+  double fraction WF_DEFAULT(WF_NO_DOUBLE);
 } wf_var_args;
 WF_INLINE weft_tensor* wf_var_at(weft_scope* s, const char* file, int line, wf_var_args a) {
   weft_tensor* out = NULL;
@@ -2197,11 +2203,15 @@ WF_INLINE weft_tensor* wf_var_at(weft_scope* s, const char* file, int line, wf_v
     o.present |= WEFT_VAR_HAS_CORRECTION;
     o.correction = a.correction;
   }
+  if (a.fraction != WF_NO_DOUBLE) {
+    o.present |= WEFT_VAR_HAS_FRACTION;
+    o.fraction = a.fraction;
+  }
   error = weft_var(ctx, a.x, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_var(s, ...) \
-  WF_CALL(wf_var_at((s), __FILE__, __LINE__, WF_MAKE(wf_var_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL, .correction = WF_NO_INT,), __VA_ARGS__)))
+  WF_CALL(wf_var_at((s), __FILE__, __LINE__, WF_MAKE(wf_var_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL, .correction = WF_NO_INT, .fraction = WF_NO_DOUBLE,), __VA_ARGS__)))
 
 typedef struct wf_argsort_args {
   WF_BEGIN
@@ -2289,6 +2299,7 @@ typedef struct wf_top_k_args {
   weft_tensor** out_values WF_DEFAULT(NULL);
   weft_tensor** out_indices WF_DEFAULT(NULL);
   int64_t axis WF_DEFAULT(WF_NO_INT);
+  int32_t largest WF_DEFAULT(WF_NO_BOOL);
 } wf_top_k_args;
 WF_INLINE weft_tensor* wf_top_k_at(weft_scope* s, const char* file, int line, wf_top_k_args a) {
   weft_tensor* r0 = NULL;
@@ -2301,6 +2312,10 @@ WF_INLINE weft_tensor* wf_top_k_at(weft_scope* s, const char* file, int line, wf
     o.present |= WEFT_TOP_K_HAS_AXIS;
     o.axis = a.axis;
   }
+  if (a.largest != WF_NO_BOOL) {
+    o.present |= WEFT_TOP_K_HAS_LARGEST;
+    o.largest = a.largest;
+  }
   error = weft_top_k(ctx, a.x, a.k, &o, &r0, a.out_indices != NULL ? &r1 : NULL);
   failed = error != NULL;
   r0 = weft_scope_adopt(s, error, r0);
@@ -2309,7 +2324,7 @@ WF_INLINE weft_tensor* wf_top_k_at(weft_scope* s, const char* file, int line, wf
   return r0;
 }
 #define wf_top_k(s, ...) \
-  WF_CALL(wf_top_k_at((s), __FILE__, __LINE__, WF_MAKE(wf_top_k_args, (.out_values = NULL, .out_indices = NULL, .axis = WF_NO_INT,), __VA_ARGS__)))
+  WF_CALL(wf_top_k_at((s), __FILE__, __LINE__, WF_MAKE(wf_top_k_args, (.out_values = NULL, .out_indices = NULL, .axis = WF_NO_INT, .largest = WF_NO_BOOL,), __VA_ARGS__)))
 
 WF_INLINE weft_tensor* wf_bincount_at(weft_scope* s, weft_tensor* x, weft_tensor* weights, int64_t length,
                                       const char* file, int line) {
@@ -2603,6 +2618,7 @@ typedef struct wf_avg_pool_args {
   int32_t ceil_mode WF_DEFAULT(WF_NO_BOOL);
   int32_t count_include_pad WF_DEFAULT(WF_NO_BOOL);
   int64_t divisor WF_DEFAULT(WF_NO_INT);
+  int32_t channels_first WF_DEFAULT(WF_NO_BOOL);
 } wf_avg_pool_args;
 WF_INLINE weft_tensor* wf_avg_pool_at(weft_scope* s, const char* file, int line, wf_avg_pool_args a) {
   weft_tensor* out = NULL;
@@ -2635,11 +2651,15 @@ WF_INLINE weft_tensor* wf_avg_pool_at(weft_scope* s, const char* file, int line,
     o.present |= WEFT_AVG_POOL_HAS_DIVISOR;
     o.divisor = a.divisor;
   }
+  if (a.channels_first != WF_NO_BOOL) {
+    o.present |= WEFT_AVG_POOL_HAS_CHANNELS_FIRST;
+    o.channels_first = a.channels_first;
+  }
   error = weft_avg_pool(ctx, a.x, a.window, a.window_count, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_avg_pool(s, ...) \
-  WF_CALL(wf_avg_pool_at((s), __FILE__, __LINE__, WF_MAKE(wf_avg_pool_args, (.strides = NULL, .strides_count = 0, .padding = WEFT_AVG_POOL_PADDING_FORCE32, .pads = NULL, .pads_count = 0, .ceil_mode = WF_NO_BOOL, .count_include_pad = WF_NO_BOOL, .divisor = WF_NO_INT,), __VA_ARGS__)))
+  WF_CALL(wf_avg_pool_at((s), __FILE__, __LINE__, WF_MAKE(wf_avg_pool_args, (.strides = NULL, .strides_count = 0, .padding = WEFT_AVG_POOL_PADDING_FORCE32, .pads = NULL, .pads_count = 0, .ceil_mode = WF_NO_BOOL, .count_include_pad = WF_NO_BOOL, .divisor = WF_NO_INT, .channels_first = WF_NO_BOOL,), __VA_ARGS__)))
 
 typedef struct wf_conv_args {
   WF_BEGIN
@@ -2655,6 +2675,7 @@ typedef struct wf_conv_args {
   int64_t groups WF_DEFAULT(WF_NO_INT);
   weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
   weft_conv_precision precision WF_DEFAULT(WEFT_CONV_PRECISION_FORCE32);
+  int32_t channels_first WF_DEFAULT(WF_NO_BOOL);
 } wf_conv_args;
 WF_INLINE weft_tensor* wf_conv_at(weft_scope* s, const char* file, int line, wf_conv_args a) {
   weft_tensor* out = NULL;
@@ -2692,11 +2713,15 @@ WF_INLINE weft_tensor* wf_conv_at(weft_scope* s, const char* file, int line, wf_
     o.present |= WEFT_CONV_HAS_PRECISION;
     o.precision = a.precision;
   }
+  if (a.channels_first != WF_NO_BOOL) {
+    o.present |= WEFT_CONV_HAS_CHANNELS_FIRST;
+    o.channels_first = a.channels_first;
+  }
   error = weft_conv(ctx, a.x, a.w, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_conv(s, ...) \
-  WF_CALL(wf_conv_at((s), __FILE__, __LINE__, WF_MAKE(wf_conv_args, (.strides = NULL, .strides_count = 0, .padding = WEFT_CONV_PADDING_FORCE32, .pads = NULL, .pads_count = 0, .dilation = NULL, .dilation_count = 0, .groups = WF_NO_INT, .dtype = WEFT_DTYPE_INVALID, .precision = WEFT_CONV_PRECISION_FORCE32,), __VA_ARGS__)))
+  WF_CALL(wf_conv_at((s), __FILE__, __LINE__, WF_MAKE(wf_conv_args, (.strides = NULL, .strides_count = 0, .padding = WEFT_CONV_PADDING_FORCE32, .pads = NULL, .pads_count = 0, .dilation = NULL, .dilation_count = 0, .groups = WF_NO_INT, .dtype = WEFT_DTYPE_INVALID, .precision = WEFT_CONV_PRECISION_FORCE32, .channels_first = WF_NO_BOOL,), __VA_ARGS__)))
 
 typedef struct wf_conv_transpose_args {
   WF_BEGIN
@@ -2713,6 +2738,7 @@ typedef struct wf_conv_transpose_args {
   int64_t groups WF_DEFAULT(WF_NO_INT);
   weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
   weft_conv_transpose_precision precision WF_DEFAULT(WEFT_CONV_TRANSPOSE_PRECISION_FORCE32);
+  int32_t channels_first WF_DEFAULT(WF_NO_BOOL);
 } wf_conv_transpose_args;
 WF_INLINE weft_tensor* wf_conv_transpose_at(weft_scope* s, const char* file, int line, wf_conv_transpose_args a) {
   weft_tensor* out = NULL;
@@ -2751,11 +2777,15 @@ WF_INLINE weft_tensor* wf_conv_transpose_at(weft_scope* s, const char* file, int
     o.present |= WEFT_CONV_TRANSPOSE_HAS_PRECISION;
     o.precision = a.precision;
   }
+  if (a.channels_first != WF_NO_BOOL) {
+    o.present |= WEFT_CONV_TRANSPOSE_HAS_CHANNELS_FIRST;
+    o.channels_first = a.channels_first;
+  }
   error = weft_conv_transpose(ctx, a.x, a.w, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_conv_transpose(s, ...) \
-  WF_CALL(wf_conv_transpose_at((s), __FILE__, __LINE__, WF_MAKE(wf_conv_transpose_args, (.strides = NULL, .strides_count = 0, .pads = NULL, .pads_count = 0, .output_padding = NULL, .output_padding_count = 0, .dilation = NULL, .dilation_count = 0, .groups = WF_NO_INT, .dtype = WEFT_DTYPE_INVALID, .precision = WEFT_CONV_TRANSPOSE_PRECISION_FORCE32,), __VA_ARGS__)))
+  WF_CALL(wf_conv_transpose_at((s), __FILE__, __LINE__, WF_MAKE(wf_conv_transpose_args, (.strides = NULL, .strides_count = 0, .pads = NULL, .pads_count = 0, .output_padding = NULL, .output_padding_count = 0, .dilation = NULL, .dilation_count = 0, .groups = WF_NO_INT, .dtype = WEFT_DTYPE_INVALID, .precision = WEFT_CONV_TRANSPOSE_PRECISION_FORCE32, .channels_first = WF_NO_BOOL,), __VA_ARGS__)))
 
 typedef struct wf_convolution_args {
   WF_BEGIN
@@ -2827,6 +2857,7 @@ typedef struct wf_max_pool_args {
   int32_t ceil_mode WF_DEFAULT(WF_NO_BOOL);
   const int64_t* dilation WF_DEFAULT(NULL);
   size_t dilation_count WF_DEFAULT(0);
+  int32_t channels_first WF_DEFAULT(WF_NO_BOOL);
 } wf_max_pool_args;
 WF_INLINE weft_tensor* wf_max_pool_at(weft_scope* s, const char* file, int line, wf_max_pool_args a) {
   weft_tensor* out = NULL;
@@ -2856,11 +2887,15 @@ WF_INLINE weft_tensor* wf_max_pool_at(weft_scope* s, const char* file, int line,
     o.dilation = a.dilation;
     o.dilation_count = a.dilation_count;
   }
+  if (a.channels_first != WF_NO_BOOL) {
+    o.present |= WEFT_MAX_POOL_HAS_CHANNELS_FIRST;
+    o.channels_first = a.channels_first;
+  }
   error = weft_max_pool(ctx, a.x, a.window, a.window_count, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_max_pool(s, ...) \
-  WF_CALL(wf_max_pool_at((s), __FILE__, __LINE__, WF_MAKE(wf_max_pool_args, (.strides = NULL, .strides_count = 0, .padding = WEFT_MAX_POOL_PADDING_FORCE32, .pads = NULL, .pads_count = 0, .ceil_mode = WF_NO_BOOL, .dilation = NULL, .dilation_count = 0,), __VA_ARGS__)))
+  WF_CALL(wf_max_pool_at((s), __FILE__, __LINE__, WF_MAKE(wf_max_pool_args, (.strides = NULL, .strides_count = 0, .padding = WEFT_MAX_POOL_PADDING_FORCE32, .pads = NULL, .pads_count = 0, .ceil_mode = WF_NO_BOOL, .dilation = NULL, .dilation_count = 0, .channels_first = WF_NO_BOOL,), __VA_ARGS__)))
 
 typedef struct wf_reduce_window_args {
   WF_BEGIN
@@ -5279,6 +5314,37 @@ WF_INLINE weft_tensor* wf_quantile_at(weft_scope* s, const char* file, int line,
 #define wf_quantile(s, ...) \
   WF_CALL(wf_quantile_at((s), __FILE__, __LINE__, WF_MAKE(wf_quantile_args, (.axis = WF_NO_INT, .keepdims = WF_NO_BOOL, .interpolation = WEFT_QUANTILE_INTERPOLATION_FORCE32,), __VA_ARGS__)))
 
+typedef struct wf_nanquantile_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* q;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  int32_t keepdims WF_DEFAULT(WF_NO_BOOL);
+  weft_nanquantile_interpolation interpolation WF_DEFAULT(WEFT_NANQUANTILE_INTERPOLATION_FORCE32);
+} wf_nanquantile_args;
+WF_INLINE weft_tensor* wf_nanquantile_at(weft_scope* s, const char* file, int line, wf_nanquantile_args a) {
+  weft_tensor* out = NULL;
+  weft_nanquantile_opts o = WEFT_NANQUANTILE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_NANQUANTILE_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.keepdims != WF_NO_BOOL) {
+    o.present |= WEFT_NANQUANTILE_HAS_KEEPDIMS;
+    o.keepdims = a.keepdims;
+  }
+  if (a.interpolation != WEFT_NANQUANTILE_INTERPOLATION_FORCE32) {
+    o.present |= WEFT_NANQUANTILE_HAS_INTERPOLATION;
+    o.interpolation = a.interpolation;
+  }
+  error = weft_nanquantile(ctx, a.x, a.q, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_nanquantile(s, ...) \
+  WF_CALL(wf_nanquantile_at((s), __FILE__, __LINE__, WF_MAKE(wf_nanquantile_args, (.axis = WF_NO_INT, .keepdims = WF_NO_BOOL, .interpolation = WEFT_NANQUANTILE_INTERPOLATION_FORCE32,), __VA_ARGS__)))
+
 typedef struct wf_std_mean_args {
   WF_BEGIN
   weft_tensor* x;
@@ -5288,6 +5354,7 @@ typedef struct wf_std_mean_args {
   size_t dims_count WF_DEFAULT(0);
   int32_t keepdims WF_DEFAULT(WF_NO_BOOL);
   int64_t correction WF_DEFAULT(WF_NO_INT);
+  double fraction WF_DEFAULT(WF_NO_DOUBLE);
 } wf_std_mean_args;
 WF_INLINE weft_tensor* wf_std_mean_at(weft_scope* s, const char* file, int line, wf_std_mean_args a) {
   weft_tensor* r0 = NULL;
@@ -5309,6 +5376,10 @@ WF_INLINE weft_tensor* wf_std_mean_at(weft_scope* s, const char* file, int line,
     o.present |= WEFT_STD_MEAN_HAS_CORRECTION;
     o.correction = a.correction;
   }
+  if (a.fraction != WF_NO_DOUBLE) {
+    o.present |= WEFT_STD_MEAN_HAS_FRACTION;
+    o.fraction = a.fraction;
+  }
   error = weft_std_mean(ctx, a.x, &o, &r0, a.out_mean != NULL ? &r1 : NULL);
   failed = error != NULL;
   r0 = weft_scope_adopt(s, error, r0);
@@ -5317,7 +5388,7 @@ WF_INLINE weft_tensor* wf_std_mean_at(weft_scope* s, const char* file, int line,
   return r0;
 }
 #define wf_std_mean(s, ...) \
-  WF_CALL(wf_std_mean_at((s), __FILE__, __LINE__, WF_MAKE(wf_std_mean_args, (.out_std = NULL, .out_mean = NULL, .dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL, .correction = WF_NO_INT,), __VA_ARGS__)))
+  WF_CALL(wf_std_mean_at((s), __FILE__, __LINE__, WF_MAKE(wf_std_mean_args, (.out_std = NULL, .out_mean = NULL, .dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL, .correction = WF_NO_INT, .fraction = WF_NO_DOUBLE,), __VA_ARGS__)))
 
 WF_INLINE weft_tensor* wf_trace_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -5336,6 +5407,7 @@ typedef struct wf_var_mean_args {
   size_t dims_count WF_DEFAULT(0);
   int32_t keepdims WF_DEFAULT(WF_NO_BOOL);
   int64_t correction WF_DEFAULT(WF_NO_INT);
+  double fraction WF_DEFAULT(WF_NO_DOUBLE);
 } wf_var_mean_args;
 WF_INLINE weft_tensor* wf_var_mean_at(weft_scope* s, const char* file, int line, wf_var_mean_args a) {
   weft_tensor* r0 = NULL;
@@ -5357,6 +5429,10 @@ WF_INLINE weft_tensor* wf_var_mean_at(weft_scope* s, const char* file, int line,
     o.present |= WEFT_VAR_MEAN_HAS_CORRECTION;
     o.correction = a.correction;
   }
+  if (a.fraction != WF_NO_DOUBLE) {
+    o.present |= WEFT_VAR_MEAN_HAS_FRACTION;
+    o.fraction = a.fraction;
+  }
   error = weft_var_mean(ctx, a.x, &o, &r0, a.out_mean != NULL ? &r1 : NULL);
   failed = error != NULL;
   r0 = weft_scope_adopt(s, error, r0);
@@ -5365,7 +5441,7 @@ WF_INLINE weft_tensor* wf_var_mean_at(weft_scope* s, const char* file, int line,
   return r0;
 }
 #define wf_var_mean(s, ...) \
-  WF_CALL(wf_var_mean_at((s), __FILE__, __LINE__, WF_MAKE(wf_var_mean_args, (.out_var = NULL, .out_mean = NULL, .dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL, .correction = WF_NO_INT,), __VA_ARGS__)))
+  WF_CALL(wf_var_mean_at((s), __FILE__, __LINE__, WF_MAKE(wf_var_mean_args, (.out_var = NULL, .out_mean = NULL, .dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL, .correction = WF_NO_INT, .fraction = WF_NO_DOUBLE,), __VA_ARGS__)))
 
 typedef struct wf_as_strided_args {
   WF_BEGIN
@@ -6094,6 +6170,7 @@ typedef struct wf_max_pool_with_indices_args {
   int32_t ceil_mode WF_DEFAULT(WF_NO_BOOL);
   const int64_t* dilation WF_DEFAULT(NULL);
   size_t dilation_count WF_DEFAULT(0);
+  int32_t channels_first WF_DEFAULT(WF_NO_BOOL);
 } wf_max_pool_with_indices_args;
 WF_INLINE weft_tensor* wf_max_pool_with_indices_at(weft_scope* s, const char* file, int line, wf_max_pool_with_indices_args a) {
   weft_tensor* r0 = NULL;
@@ -6125,6 +6202,10 @@ WF_INLINE weft_tensor* wf_max_pool_with_indices_at(weft_scope* s, const char* fi
     o.dilation = a.dilation;
     o.dilation_count = a.dilation_count;
   }
+  if (a.channels_first != WF_NO_BOOL) {
+    o.present |= WEFT_MAX_POOL_WITH_INDICES_HAS_CHANNELS_FIRST;
+    o.channels_first = a.channels_first;
+  }
   error = weft_max_pool_with_indices(ctx, a.x, a.window, a.window_count, &o, &r0, a.out_indices != NULL ? &r1 : NULL);
   failed = error != NULL;
   r0 = weft_scope_adopt(s, error, r0);
@@ -6133,7 +6214,7 @@ WF_INLINE weft_tensor* wf_max_pool_with_indices_at(weft_scope* s, const char* fi
   return r0;
 }
 #define wf_max_pool_with_indices(s, ...) \
-  WF_CALL(wf_max_pool_with_indices_at((s), __FILE__, __LINE__, WF_MAKE(wf_max_pool_with_indices_args, (.out_values = NULL, .out_indices = NULL, .strides = NULL, .strides_count = 0, .padding = WEFT_MAX_POOL_WITH_INDICES_PADDING_FORCE32, .pads = NULL, .pads_count = 0, .ceil_mode = WF_NO_BOOL, .dilation = NULL, .dilation_count = 0,), __VA_ARGS__)))
+  WF_CALL(wf_max_pool_with_indices_at((s), __FILE__, __LINE__, WF_MAKE(wf_max_pool_with_indices_args, (.out_values = NULL, .out_indices = NULL, .strides = NULL, .strides_count = 0, .padding = WEFT_MAX_POOL_WITH_INDICES_PADDING_FORCE32, .pads = NULL, .pads_count = 0, .ceil_mode = WF_NO_BOOL, .dilation = NULL, .dilation_count = 0, .channels_first = WF_NO_BOOL,), __VA_ARGS__)))
 
 typedef struct wf_max_unpool_args {
   WF_BEGIN
@@ -6385,6 +6466,7 @@ typedef struct wf_resize_args {
   int32_t align_corners WF_DEFAULT(WF_NO_BOOL);
   const double* scales WF_DEFAULT(NULL);
   size_t scales_count WF_DEFAULT(0);
+  int32_t antialias WF_DEFAULT(WF_NO_BOOL);
 } wf_resize_args;
 WF_INLINE weft_tensor* wf_resize_at(weft_scope* s, const char* file, int line, wf_resize_args a) {
   weft_tensor* out = NULL;
@@ -6404,11 +6486,15 @@ WF_INLINE weft_tensor* wf_resize_at(weft_scope* s, const char* file, int line, w
     o.scales = a.scales;
     o.scales_count = a.scales_count;
   }
+  if (a.antialias != WF_NO_BOOL) {
+    o.present |= WEFT_RESIZE_HAS_ANTIALIAS;
+    o.antialias = a.antialias;
+  }
   error = weft_resize(ctx, a.x, a.size, a.size_count, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_resize(s, ...) \
-  WF_CALL(wf_resize_at((s), __FILE__, __LINE__, WF_MAKE(wf_resize_args, (.mode = WEFT_RESIZE_MODE_FORCE32, .align_corners = WF_NO_BOOL, .scales = NULL, .scales_count = 0,), __VA_ARGS__)))
+  WF_CALL(wf_resize_at((s), __FILE__, __LINE__, WF_MAKE(wf_resize_args, (.mode = WEFT_RESIZE_MODE_FORCE32, .align_corners = WF_NO_BOOL, .scales = NULL, .scales_count = 0, .antialias = WF_NO_BOOL,), __VA_ARGS__)))
 
 typedef struct wf_addmm_args {
   WF_BEGIN
@@ -6457,6 +6543,35 @@ WF_INLINE weft_tensor* wf_cdist_at(weft_scope* s, const char* file, int line, wf
 }
 #define wf_cdist(s, ...) \
   WF_CALL(wf_cdist_at((s), __FILE__, __LINE__, WF_MAKE(wf_cdist_args, (.p = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_pdist_args {
+  WF_BEGIN
+  weft_tensor* x;
+  double p WF_DEFAULT(WF_NO_DOUBLE);
+} wf_pdist_args;
+WF_INLINE weft_tensor* wf_pdist_at(weft_scope* s, const char* file, int line, wf_pdist_args a) {
+  weft_tensor* out = NULL;
+  weft_pdist_opts o = WEFT_PDIST_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.p != WF_NO_DOUBLE) {
+    o.present |= WEFT_PDIST_HAS_P;
+    o.p = a.p;
+  }
+  error = weft_pdist(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_pdist(s, ...) \
+  WF_CALL(wf_pdist_at((s), __FILE__, __LINE__, WF_MAKE(wf_pdist_args, (.p = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+WF_INLINE weft_tensor* wf_ragged_dot_at(weft_scope* s, weft_tensor* x, weft_tensor* w, weft_tensor* sizes,
+                                        const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_ragged_dot(ctx, x, w, sizes, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_ragged_dot(s, x, w, sizes) wf_ragged_dot_at((s), (x), (w), (sizes), __FILE__, __LINE__)
 
 WF_INLINE weft_tensor* wf_corrcoef_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -7123,10 +7238,136 @@ WF_INLINE weft_tensor* wf_slogdet_at(weft_scope* s, const char* file, int line, 
 #define wf_slogdet(s, ...) \
   WF_CALL(wf_slogdet_at((s), __FILE__, __LINE__, WF_MAKE(wf_slogdet_args, (.out_sign = NULL, .out_logabsdet = NULL,), __VA_ARGS__)))
 
+WF_INLINE weft_tensor* wf_logdet_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_logdet(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_logdet(s, x) wf_logdet_at((s), (x), __FILE__, __LINE__)
+
+typedef struct wf_lu_solve_args {
+  WF_BEGIN
+  weft_tensor* lu;
+  weft_tensor* permutation;
+  weft_tensor* b;
+  weft_lu_solve_transpose_a transpose_a WF_DEFAULT(WEFT_LU_SOLVE_TRANSPOSE_A_FORCE32);
+} wf_lu_solve_args;
+WF_INLINE weft_tensor* wf_lu_solve_at(weft_scope* s, const char* file, int line, wf_lu_solve_args a) {
+  weft_tensor* out = NULL;
+  weft_lu_solve_opts o = WEFT_LU_SOLVE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.transpose_a != WEFT_LU_SOLVE_TRANSPOSE_A_FORCE32) {
+    o.present |= WEFT_LU_SOLVE_HAS_TRANSPOSE_A;
+    o.transpose_a = a.transpose_a;
+  }
+  error = weft_lu_solve(ctx, a.lu, a.permutation, a.b, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_lu_solve(s, ...) \
+  WF_CALL(wf_lu_solve_at((s), __FILE__, __LINE__, WF_MAKE(wf_lu_solve_args, (.transpose_a = WEFT_LU_SOLVE_TRANSPOSE_A_FORCE32,), __VA_ARGS__)))
+
+typedef struct wf_geqrf_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor** out_reflectors WF_DEFAULT(NULL);
+  weft_tensor** out_tau WF_DEFAULT(NULL);
+} wf_geqrf_args;
+WF_INLINE weft_tensor* wf_geqrf_at(weft_scope* s, const char* file, int line, wf_geqrf_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  int failed;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_geqrf(ctx, a.x, &r0, a.out_tau != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_reflectors != NULL) *a.out_reflectors = r0;
+  if (a.out_tau != NULL) *a.out_tau = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
+}
+#define wf_geqrf(s, ...) \
+  WF_CALL(wf_geqrf_at((s), __FILE__, __LINE__, WF_MAKE(wf_geqrf_args, (.out_reflectors = NULL, .out_tau = NULL,), __VA_ARGS__)))
+
+typedef struct wf_ormqr_args {
+  WF_BEGIN
+  weft_tensor* reflectors;
+  weft_tensor* tau;
+  weft_tensor* x;
+  int32_t left_side WF_DEFAULT(WF_NO_BOOL);
+  int32_t adjoint WF_DEFAULT(WF_NO_BOOL);
+} wf_ormqr_args;
+WF_INLINE weft_tensor* wf_ormqr_at(weft_scope* s, const char* file, int line, wf_ormqr_args a) {
+  weft_tensor* out = NULL;
+  weft_ormqr_opts o = WEFT_ORMQR_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.left_side != WF_NO_BOOL) {
+    o.present |= WEFT_ORMQR_HAS_LEFT_SIDE;
+    o.left_side = a.left_side;
+  }
+  if (a.adjoint != WF_NO_BOOL) {
+    o.present |= WEFT_ORMQR_HAS_ADJOINT;
+    o.adjoint = a.adjoint;
+  }
+  error = weft_ormqr(ctx, a.reflectors, a.tau, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_ormqr(s, ...) \
+  WF_CALL(wf_ormqr_at((s), __FILE__, __LINE__, WF_MAKE(wf_ormqr_args, (.left_side = WF_NO_BOOL, .adjoint = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_batch_norm_running_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* scale;
+  weft_tensor* offset;
+  weft_tensor* running_mean;
+  weft_tensor* running_variance;
+  weft_tensor** out_result WF_DEFAULT(NULL);
+  weft_tensor** out_running_mean WF_DEFAULT(NULL);
+  weft_tensor** out_running_variance WF_DEFAULT(NULL);
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  double epsilon WF_DEFAULT(WF_NO_DOUBLE);
+  double momentum WF_DEFAULT(WF_NO_DOUBLE);
+} wf_batch_norm_running_args;
+WF_INLINE weft_tensor* wf_batch_norm_running_at(weft_scope* s, const char* file, int line, wf_batch_norm_running_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  weft_tensor* r2 = NULL;
+  int failed;
+  weft_batch_norm_running_opts o = WEFT_BATCH_NORM_RUNNING_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_BATCH_NORM_RUNNING_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.epsilon != WF_NO_DOUBLE) {
+    o.present |= WEFT_BATCH_NORM_RUNNING_HAS_EPSILON;
+    o.epsilon = a.epsilon;
+  }
+  if (a.momentum != WF_NO_DOUBLE) {
+    o.present |= WEFT_BATCH_NORM_RUNNING_HAS_MOMENTUM;
+    o.momentum = a.momentum;
+  }
+  error = weft_batch_norm_running(ctx, a.x, a.scale, a.offset, a.running_mean, a.running_variance, &o, &r0, a.out_running_mean != NULL ? &r1 : NULL, a.out_running_variance != NULL ? &r2 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_result != NULL) *a.out_result = r0;
+  if (a.out_running_mean != NULL) *a.out_running_mean = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  if (a.out_running_variance != NULL) *a.out_running_variance = failed ? r0 : weft_scope_adopt(s, NULL, r2);
+  return r0;
+}
+#define wf_batch_norm_running(s, ...) \
+  WF_CALL(wf_batch_norm_running_at((s), __FILE__, __LINE__, WF_MAKE(wf_batch_norm_running_args, (.out_result = NULL, .out_running_mean = NULL, .out_running_variance = NULL, .axis = WF_NO_INT, .epsilon = WF_NO_DOUBLE, .momentum = WF_NO_DOUBLE,), __VA_ARGS__)))
+
 typedef struct wf_pinv_args {
   WF_BEGIN
   weft_tensor* x;
   double rtol WF_DEFAULT(WF_NO_DOUBLE);
+  double atol WF_DEFAULT(WF_NO_DOUBLE);
+  int32_t hermitian WF_DEFAULT(WF_NO_BOOL);
 } wf_pinv_args;
 WF_INLINE weft_tensor* wf_pinv_at(weft_scope* s, const char* file, int line, wf_pinv_args a) {
   weft_tensor* out = NULL;
@@ -7137,11 +7378,19 @@ WF_INLINE weft_tensor* wf_pinv_at(weft_scope* s, const char* file, int line, wf_
     o.present |= WEFT_PINV_HAS_RTOL;
     o.rtol = a.rtol;
   }
+  if (a.atol != WF_NO_DOUBLE) {
+    o.present |= WEFT_PINV_HAS_ATOL;
+    o.atol = a.atol;
+  }
+  if (a.hermitian != WF_NO_BOOL) {
+    o.present |= WEFT_PINV_HAS_HERMITIAN;
+    o.hermitian = a.hermitian;
+  }
   error = weft_pinv(ctx, a.x, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_pinv(s, ...) \
-  WF_CALL(wf_pinv_at((s), __FILE__, __LINE__, WF_MAKE(wf_pinv_args, (.rtol = WF_NO_DOUBLE,), __VA_ARGS__)))
+  WF_CALL(wf_pinv_at((s), __FILE__, __LINE__, WF_MAKE(wf_pinv_args, (.rtol = WF_NO_DOUBLE, .atol = WF_NO_DOUBLE, .hermitian = WF_NO_BOOL,), __VA_ARGS__)))
 
 typedef struct wf_lstsq_args {
   WF_BEGIN

@@ -340,9 +340,9 @@ WEFT_API WEFT_MUST_USE weft_error* weft_bitwise_and(weft_context* ctx, weft_tens
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise angle of the point with ordinate x and abscissa y in (-pi, pi], as C atan2(x, y), with NumPy
- * broadcasting. At the origin all derivatives are 0.
- *   x: ordinate; float
- *   y: abscissa; float
+ * broadcasting. At the origin all derivatives are 0. Of complex numbers it is -i log((y + i x) / sqrt(x^2 + y^2)).
+ *   x: ordinate; float, complex
+ *   y: abscissa; float, complex
  * Fluent: z = wf_atan2(s, x, y);
  * StableHLO: atan2. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -360,8 +360,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_atan2(weft_context* ctx, weft_tensor* x,
 WEFT_API WEFT_MUST_USE weft_error* weft_bitcast_convert(weft_context* ctx, weft_tensor* x, weft_dtype dtype,
     weft_tensor** out) WEFT_NOEXCEPT;
 
-/* Elementwise cube root, also of negative numbers.
- *   x: operand; float
+/* Elementwise cube root, also of negative numbers; of complex ones the root of the least angle.
+ *   x: operand; float, complex
  * Fluent: y = wf_cbrt(s, x);
  * StableHLO: cbrt. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -660,9 +660,10 @@ WEFT_API WEFT_MUST_USE weft_error* weft_lt(weft_context* ctx, weft_tensor* x, we
                                            weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise maximum with NumPy broadcasting; NaN if either is. Where both are equal each gets half of the gradient;
- * where either is NaN each gets all of it, as in PyTorch.
- *   x: first operand; any type but complex
- *   y: second operand; any type but complex
+ * where either is NaN each gets all of it, as in PyTorch. Complex numbers are compared by their real parts first, as
+ * StableHLO has it.
+ *   x: first operand; any type
+ *   y: second operand; any type
  * Fluent: z = wf_maximum(s, x, y);
  * StableHLO: maximum. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -671,9 +672,10 @@ WEFT_API WEFT_MUST_USE weft_error* weft_maximum(weft_context* ctx, weft_tensor* 
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise minimum with NumPy broadcasting; NaN if either is. Where both are equal each gets half of the gradient;
- * where either is NaN each gets all of it, as in PyTorch.
- *   x: first operand; any type but complex
- *   y: second operand; any type but complex
+ * where either is NaN each gets all of it, as in PyTorch. Complex numbers are compared by their real parts first, as
+ * StableHLO has it.
+ *   x: first operand; any type
+ *   y: second operand; any type
  * Fluent: z = wf_minimum(s, x, y);
  * StableHLO: minimum. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -1923,6 +1925,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_reduce(weft_context* ctx, weft_tensor* x
 #define WEFT_STD_HAS_DIMS ((uint64_t)1 << 0)
 #define WEFT_STD_HAS_KEEPDIMS ((uint64_t)1 << 1)
 #define WEFT_STD_HAS_CORRECTION ((uint64_t)1 << 2)
+#define WEFT_STD_HAS_FRACTION ((uint64_t)1 << 3)
 /* Optional attributes of weft_std. A bit in present says that a field counts; others keep their defaults. Since 1.0. */
 typedef struct weft_std_opts {
   size_t struct_size;
@@ -1933,8 +1936,9 @@ typedef struct weft_std_opts {
   int32_t keepdims;
   int32_t reserved_correction;
   int64_t correction;
+  double fraction;
 } weft_std_opts;
-#define WEFT_STD_OPTS_INIT {sizeof(weft_std_opts), NULL, 0, NULL, 0, 0, 0, 0}
+#define WEFT_STD_OPTS_INIT {sizeof(weft_std_opts), NULL, 0, NULL, 0, 0, 0, 0, 0}
 WEFT_API void weft_std_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Standard deviation over some axes, by default all: the root of var. Its gradient is 0 where all elements are equal,
@@ -1943,6 +1947,7 @@ WEFT_API void weft_std_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
  *   keepdims: keep reduced axes with size 1; 0 or 1; default false
  *   correction: taken off the count: 0 NumPy's, 1 the unbiased; integer; default 0
+ *   fraction: taken off the count besides, where correction is no whole number; number; default 0
  * Fluent: y = wf_std(s, x);
  * StableHLO: weft.std. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
  * Threads: any. Since 1.0.
@@ -1979,6 +1984,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_sum(weft_context* ctx, weft_tensor* x, c
 #define WEFT_VAR_HAS_DIMS ((uint64_t)1 << 0)
 #define WEFT_VAR_HAS_KEEPDIMS ((uint64_t)1 << 1)
 #define WEFT_VAR_HAS_CORRECTION ((uint64_t)1 << 2)
+#define WEFT_VAR_HAS_FRACTION ((uint64_t)1 << 3)
 /* Optional attributes of weft_var. A bit in present says that a field counts; others keep their defaults. Since 1.0. */
 typedef struct weft_var_opts {
   size_t struct_size;
@@ -1989,8 +1995,9 @@ typedef struct weft_var_opts {
   int32_t keepdims;
   int32_t reserved_correction;
   int64_t correction;
+  double fraction;
 } weft_var_opts;
-#define WEFT_VAR_OPTS_INIT {sizeof(weft_var_opts), NULL, 0, NULL, 0, 0, 0, 0}
+#define WEFT_VAR_OPTS_INIT {sizeof(weft_var_opts), NULL, 0, NULL, 0, 0, 0, 0, 0}
 WEFT_API void weft_var_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Variance over some axes, by default all: mean squared distance from the mean, over count - correction. Where that is
@@ -1999,6 +2006,7 @@ WEFT_API void weft_var_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
  *   keepdims: keep reduced axes with size 1; 0 or 1; default false
  *   correction: taken off the count: 0 NumPy's, 1 the unbiased; integer; default 0
+ *   fraction: taken off the count besides, where correction is no whole number; number; default 0
  * Fluent: y = wf_var(s, x);
  * StableHLO: weft.var. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
  * Threads: any. Since 1.0.
@@ -2098,6 +2106,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_sort(weft_context* ctx, weft_tensor* x, 
     weft_tensor** out) WEFT_NOEXCEPT;
 
 #define WEFT_TOP_K_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_TOP_K_HAS_LARGEST ((uint64_t)1 << 1)
 /* Optional attributes of weft_top_k. A bit in present says that a field counts; others keep their defaults. Since 1.1.
  */
 typedef struct weft_top_k_opts {
@@ -2105,15 +2114,19 @@ typedef struct weft_top_k_opts {
   const void* next; /* NULL */
   uint64_t present;
   int64_t axis;
+  int32_t largest;
+  int32_t reserved;
 } weft_top_k_opts;
-#define WEFT_TOP_K_OPTS_INIT {sizeof(weft_top_k_opts), NULL, 0, 0}
+#define WEFT_TOP_K_OPTS_INIT {sizeof(weft_top_k_opts), NULL, 0, 0, 0, 0}
 WEFT_API void weft_top_k_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* The k largest elements along one axis, the largest first, and their positions as i32; of equal elements the one that
- * stands first comes first. NaN counts as larger than everything. The gradient follows the elements.
+/* The k largest elements along one axis, the largest first, and their positions as i32; with largest=false the
+ * smallest, the smallest first. Of equal elements the one that stands first comes first. NaN counts as larger than
+ * everything. The gradient follows the elements.
  *   x: operand; any type but complex
  *   k: how many, at most the size of the axis; integer
  *   axis: axis to look along; negative counts from the end; integer; default -1
+ *   largest: the largest ones; else the smallest; 0 or 1; default true
  * Results that are not wanted may be NULL, but not all of them.
  * Fluent: best = wf_top_k(s, logits, 5);
  * StableHLO: weft.top_k. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
@@ -2452,6 +2465,7 @@ typedef enum weft_avg_pool_padding {
 #define WEFT_AVG_POOL_HAS_CEIL_MODE ((uint64_t)1 << 3)
 #define WEFT_AVG_POOL_HAS_COUNT_INCLUDE_PAD ((uint64_t)1 << 4)
 #define WEFT_AVG_POOL_HAS_DIVISOR ((uint64_t)1 << 5)
+#define WEFT_AVG_POOL_HAS_CHANNELS_FIRST ((uint64_t)1 << 6)
 /* Optional attributes of weft_avg_pool. A bit in present says that a field counts; others keep their defaults. Since
  * 1.0.
  */
@@ -2468,8 +2482,10 @@ typedef struct weft_avg_pool_opts {
   int32_t ceil_mode;
   int32_t count_include_pad;
   int64_t divisor;
+  int32_t channels_first;
+  int32_t reserved;
 } weft_avg_pool_opts;
-#define WEFT_AVG_POOL_OPTS_INIT {sizeof(weft_avg_pool_opts), NULL, 0, NULL, 0, (weft_avg_pool_padding)0, 0, NULL, 0, 0, 0, 0}
+#define WEFT_AVG_POOL_OPTS_INIT {sizeof(weft_avg_pool_opts), NULL, 0, NULL, 0, (weft_avg_pool_padding)0, 0, NULL, 0, 0, 0, 0, 0, 0}
 WEFT_API void weft_avg_pool_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* The mean under each window of channels-last data; padding is not counted unless count_include_pad says so.
@@ -2483,6 +2499,7 @@ WEFT_API void weft_avg_pool_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   ceil_mode: with windows that begin inside and end behind the padding; 0 or 1; default false
  *   count_include_pad: padding counts as elements that are 0; 0 or 1; default false
  *   divisor: divides each sum; absent: how many elements it has; integer; absent unless given
+ *   channels_first: x and the result are [batch, features, spatial…], NCHW for images; 0 or 1; default false
  * Fluent: h = wf_avg_pool(s, h, WF_INTS(7, 7));
  * StableHLO: weft.avg_pool. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
  * UNIMPLEMENTED. Threads: any. Since 1.0.
@@ -2513,6 +2530,7 @@ typedef enum weft_conv_precision {
 #define WEFT_CONV_HAS_GROUPS ((uint64_t)1 << 4)
 #define WEFT_CONV_HAS_DTYPE ((uint64_t)1 << 5)
 #define WEFT_CONV_HAS_PRECISION ((uint64_t)1 << 6)
+#define WEFT_CONV_HAS_CHANNELS_FIRST ((uint64_t)1 << 7)
 /* Optional attributes of weft_conv. A bit in present says that a field counts; others keep their defaults. Since 1.0.
  */
 typedef struct weft_conv_opts {
@@ -2530,8 +2548,10 @@ typedef struct weft_conv_opts {
   int64_t groups;
   weft_dtype dtype;
   weft_conv_precision precision;
+  int32_t channels_first;
+  int32_t reserved;
 } weft_conv_opts;
-#define WEFT_CONV_OPTS_INIT {sizeof(weft_conv_opts), NULL, 0, NULL, 0, (weft_conv_padding)0, 0, NULL, 0, NULL, 0, 0, (weft_dtype)0, (weft_conv_precision)0}
+#define WEFT_CONV_OPTS_INIT {sizeof(weft_conv_opts), NULL, 0, NULL, 0, (weft_conv_padding)0, 0, NULL, 0, NULL, 0, 0, (weft_dtype)0, (weft_conv_precision)0, 0, 0}
 WEFT_API void weft_conv_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* A convolution layer (cross-correlation) on channels-last data: images are NHWC, kernels HWIO; one or three spatial
@@ -2548,6 +2568,8 @@ WEFT_API void weft_conv_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   keeps the sums of bf16 factors, i32 those of i8, u8 and i16; dtype; absent unless given
  *   precision: of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST
  *   unless set; one of HIGHEST, HIGH, DEFAULT; absent unless given
+ *   channels_first: x and the result are [batch, features, spatial…], and w is PyTorch's: [output features, features /
+ *   groups, window…], of conv_transpose [features, output features / groups, window…]; 0 or 1; default false
  * Fluent: h = wf_relu(s, wf_add(s, wf_conv(s, x, w), b));
  * StableHLO: weft.conv. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
  * Threads: any. Since 1.0.
@@ -2570,6 +2592,7 @@ typedef enum weft_conv_transpose_precision {
 #define WEFT_CONV_TRANSPOSE_HAS_GROUPS ((uint64_t)1 << 4)
 #define WEFT_CONV_TRANSPOSE_HAS_DTYPE ((uint64_t)1 << 5)
 #define WEFT_CONV_TRANSPOSE_HAS_PRECISION ((uint64_t)1 << 6)
+#define WEFT_CONV_TRANSPOSE_HAS_CHANNELS_FIRST ((uint64_t)1 << 7)
 /* Optional attributes of weft_conv_transpose. A bit in present says that a field counts; others keep their defaults.
  * Since 1.1.
  */
@@ -2588,8 +2611,10 @@ typedef struct weft_conv_transpose_opts {
   int64_t groups;
   weft_dtype dtype;
   weft_conv_transpose_precision precision;
+  int32_t channels_first;
+  int32_t reserved;
 } weft_conv_transpose_opts;
-#define WEFT_CONV_TRANSPOSE_OPTS_INIT {sizeof(weft_conv_transpose_opts), NULL, 0, NULL, 0, NULL, 0, NULL, 0, NULL, 0, 0, (weft_dtype)0, (weft_conv_transpose_precision)0}
+#define WEFT_CONV_TRANSPOSE_OPTS_INIT {sizeof(weft_conv_transpose_opts), NULL, 0, NULL, 0, NULL, 0, NULL, 0, NULL, 0, 0, (weft_dtype)0, (weft_conv_transpose_precision)0, 0, 0}
 WEFT_API void weft_conv_transpose_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* A transposed convolution layer on channels-last data: each pixel of x adds w times its features to a window of the
@@ -2609,6 +2634,8 @@ WEFT_API void weft_conv_transpose_opts_init(void* options, size_t size) WEFT_NOE
  *   keeps the sums of bf16 factors, i32 those of i8, u8 and i16; dtype; absent unless given
  *   precision: of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST
  *   unless set; one of HIGHEST, HIGH, DEFAULT; absent unless given
+ *   channels_first: x and the result are [batch, features, spatial…], and w is PyTorch's: [output features, features /
+ *   groups, window…], of conv_transpose [features, output features / groups, window…]; 0 or 1; default false
  * Fluent: up = wf_conv_transpose(s, x, w, .strides = WF_INTS(2, 2));
  * StableHLO: weft.conv_transpose. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
  * UNIMPLEMENTED. Threads: any. Since 1.1.
@@ -2690,6 +2717,7 @@ typedef enum weft_max_pool_padding {
 #define WEFT_MAX_POOL_HAS_PADS ((uint64_t)1 << 2)
 #define WEFT_MAX_POOL_HAS_CEIL_MODE ((uint64_t)1 << 3)
 #define WEFT_MAX_POOL_HAS_DILATION ((uint64_t)1 << 4)
+#define WEFT_MAX_POOL_HAS_CHANNELS_FIRST ((uint64_t)1 << 5)
 /* Optional attributes of weft_max_pool. A bit in present says that a field counts; others keep their defaults. Since
  * 1.0.
  */
@@ -2707,8 +2735,10 @@ typedef struct weft_max_pool_opts {
   int32_t reserved_dilation;
   const int64_t* dilation;
   uint64_t dilation_count;
+  int32_t channels_first;
+  int32_t reserved;
 } weft_max_pool_opts;
-#define WEFT_MAX_POOL_OPTS_INIT {sizeof(weft_max_pool_opts), NULL, 0, NULL, 0, (weft_max_pool_padding)0, 0, NULL, 0, 0, 0, NULL, 0}
+#define WEFT_MAX_POOL_OPTS_INIT {sizeof(weft_max_pool_opts), NULL, 0, NULL, 0, (weft_max_pool_padding)0, 0, NULL, 0, 0, 0, NULL, 0, 0, 0}
 WEFT_API void weft_max_pool_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* The largest element under each window of channels-last data. NaN if any is. The gradient goes to the first of equals,
@@ -2722,6 +2752,7 @@ WEFT_API void weft_max_pool_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   given
  *   ceil_mode: with windows that begin inside and end behind the padding; 0 or 1; default false
  *   dilation: spacing of the window's elements; absent: 1; list of integers; absent unless given
+ *   channels_first: x and the result are [batch, features, spatial…], NCHW for images; 0 or 1; default false
  * Fluent: h = wf_max_pool(s, h, WF_INTS(2, 2));
  * StableHLO: weft.max_pool. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
  * UNIMPLEMENTED. Threads: any. Since 1.0.
@@ -3561,7 +3592,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_uniform(weft_context* ctx, const int64_t
     const weft_uniform_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise hyperbolic sine.
- *   x: operand; float
+ *   x: operand; float, complex
  * Fluent: y = wf_sinh(s, x);
  * StableHLO: weft.sinh. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.2.
@@ -3569,7 +3600,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_uniform(weft_context* ctx, const int64_t
 WEFT_API WEFT_MUST_USE weft_error* weft_sinh(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise hyperbolic cosine.
- *   x: operand; float
+ *   x: operand; float, complex
  * Fluent: y = wf_cosh(s, x);
  * StableHLO: weft.cosh. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.2.
@@ -3577,7 +3608,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_sinh(weft_context* ctx, weft_tensor* x, 
 WEFT_API WEFT_MUST_USE weft_error* weft_cosh(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise inverse hyperbolic sine.
- *   x: operand; float
+ *   x: operand; float, complex
  * Fluent: y = wf_asinh(s, x);
  * StableHLO: weft.asinh. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.2.
@@ -3585,7 +3616,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_cosh(weft_context* ctx, weft_tensor* x, 
 WEFT_API WEFT_MUST_USE weft_error* weft_asinh(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise inverse hyperbolic cosine; NaN below 1.
- *   x: operand; float
+ *   x: operand; float, complex
  * Fluent: y = wf_acosh(s, x);
  * StableHLO: weft.acosh. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.2.
@@ -3593,7 +3624,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_asinh(weft_context* ctx, weft_tensor* x,
 WEFT_API WEFT_MUST_USE weft_error* weft_acosh(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise inverse hyperbolic tangent; infinite at -1 and 1, NaN outside.
- *   x: operand; float
+ *   x: operand; float, complex
  * Fluent: y = wf_atanh(s, x);
  * StableHLO: weft.atanh. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.2.
@@ -3601,7 +3632,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_acosh(weft_context* ctx, weft_tensor* x,
 WEFT_API WEFT_MUST_USE weft_error* weft_atanh(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise arc sine in [-pi / 2, pi / 2]; NaN outside of [-1, 1].
- *   x: operand; float
+ *   x: operand; float, complex
  * Fluent: y = wf_asin(s, x);
  * StableHLO: weft.asin. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.2.
@@ -3609,7 +3640,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_atanh(weft_context* ctx, weft_tensor* x,
 WEFT_API WEFT_MUST_USE weft_error* weft_asin(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise arc cosine in [0, pi]; NaN outside of [-1, 1].
- *   x: operand; float
+ *   x: operand; float, complex
  * Fluent: y = wf_acos(s, x);
  * StableHLO: weft.acos. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.2.
@@ -3617,7 +3648,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_asin(weft_context* ctx, weft_tensor* x, 
 WEFT_API WEFT_MUST_USE weft_error* weft_acos(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise arc tangent in [-pi / 2, pi / 2].
- *   x: operand; float
+ *   x: operand; float, complex
  * Fluent: y = wf_atan(s, x);
  * StableHLO: weft.atan. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.2.
@@ -4171,7 +4202,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_lerp(weft_context* ctx, weft_tensor* x, 
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise logarithm to base 10.
- *   x: operand; float
+ *   x: operand; float, complex
  * Fluent: y = wf_log10(s, x);
  * StableHLO: weft.log10. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.2.
@@ -5351,9 +5382,51 @@ WEFT_API void weft_quantile_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 WEFT_API WEFT_MUST_USE weft_error* weft_quantile(weft_context* ctx, weft_tensor* x, weft_tensor* q,
     const weft_quantile_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
+/* Values of attribute interpolation of weft_nanquantile. */
+typedef enum weft_nanquantile_interpolation {
+  WEFT_NANQUANTILE_INTERPOLATION_LINEAR = 0,
+  WEFT_NANQUANTILE_INTERPOLATION_LOWER = 1,
+  WEFT_NANQUANTILE_INTERPOLATION_HIGHER = 2,
+  WEFT_NANQUANTILE_INTERPOLATION_NEAREST = 3,
+  WEFT_NANQUANTILE_INTERPOLATION_MIDPOINT = 4,
+  WEFT_NANQUANTILE_INTERPOLATION_FORCE32 = 0x7FFFFFFF
+} weft_nanquantile_interpolation;
+
+#define WEFT_NANQUANTILE_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_NANQUANTILE_HAS_KEEPDIMS ((uint64_t)1 << 1)
+#define WEFT_NANQUANTILE_HAS_INTERPOLATION ((uint64_t)1 << 2)
+/* Optional attributes of weft_nanquantile. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_nanquantile_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  int32_t keepdims;
+  weft_nanquantile_interpolation interpolation;
+} weft_nanquantile_opts;
+#define WEFT_NANQUANTILE_OPTS_INIT {sizeof(weft_nanquantile_opts), NULL, 0, 0, 0, (weft_nanquantile_interpolation)0}
+WEFT_API void weft_nanquantile_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Quantiles along one axis of what is not NaN, for a row of q in front of the other dimensions; NaN where nothing is
+ * left.
+ *   x: operand; float
+ *   q: a number, or a row of them, 0 to 1; float
+ *   axis: axis; negative counts from the end; integer; default -1
+ *   keepdims: keep the axis with size 1; 0 or 1; default false
+ *   interpolation: what lies between two elements; one of linear, lower, higher, nearest, midpoint; default linear
+ * Fluent: y = wf_nanquantile(s, x, q);
+ * StableHLO: weft.nanquantile. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_nanquantile(weft_context* ctx, weft_tensor* x, weft_tensor* q,
+    const weft_nanquantile_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
 #define WEFT_STD_MEAN_HAS_DIMS ((uint64_t)1 << 0)
 #define WEFT_STD_MEAN_HAS_KEEPDIMS ((uint64_t)1 << 1)
 #define WEFT_STD_MEAN_HAS_CORRECTION ((uint64_t)1 << 2)
+#define WEFT_STD_MEAN_HAS_FRACTION ((uint64_t)1 << 3)
 /* Optional attributes of weft_std_mean. A bit in present says that a field counts; others keep their defaults. Since
  * 1.2.
  */
@@ -5366,8 +5439,9 @@ typedef struct weft_std_mean_opts {
   int32_t keepdims;
   int32_t reserved_correction;
   int64_t correction;
+  double fraction;
 } weft_std_mean_opts;
-#define WEFT_STD_MEAN_OPTS_INIT {sizeof(weft_std_mean_opts), NULL, 0, NULL, 0, 0, 0, 0}
+#define WEFT_STD_MEAN_OPTS_INIT {sizeof(weft_std_mean_opts), NULL, 0, NULL, 0, 0, 0, 0, 0}
 WEFT_API void weft_std_mean_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Standard deviation and mean over some axes, by default all; see std.
@@ -5375,6 +5449,7 @@ WEFT_API void weft_std_mean_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
  *   keepdims: keep reduced axes with size 1; 0 or 1; default false
  *   correction: taken off the count: 0 NumPy's, 1 the unbiased; integer; default 0
+ *   fraction: taken off the count besides, where correction is no whole number; number; default 0
  * Results that are not wanted may be NULL, but not all of them.
  * Fluent: spread = wf_std_mean(s, x);
  * StableHLO: weft.std_mean. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
@@ -5394,6 +5469,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_trace(weft_context* ctx, weft_tensor* x,
 #define WEFT_VAR_MEAN_HAS_DIMS ((uint64_t)1 << 0)
 #define WEFT_VAR_MEAN_HAS_KEEPDIMS ((uint64_t)1 << 1)
 #define WEFT_VAR_MEAN_HAS_CORRECTION ((uint64_t)1 << 2)
+#define WEFT_VAR_MEAN_HAS_FRACTION ((uint64_t)1 << 3)
 /* Optional attributes of weft_var_mean. A bit in present says that a field counts; others keep their defaults. Since
  * 1.2.
  */
@@ -5406,8 +5482,9 @@ typedef struct weft_var_mean_opts {
   int32_t keepdims;
   int32_t reserved_correction;
   int64_t correction;
+  double fraction;
 } weft_var_mean_opts;
-#define WEFT_VAR_MEAN_OPTS_INIT {sizeof(weft_var_mean_opts), NULL, 0, NULL, 0, 0, 0, 0}
+#define WEFT_VAR_MEAN_OPTS_INIT {sizeof(weft_var_mean_opts), NULL, 0, NULL, 0, 0, 0, 0, 0}
 WEFT_API void weft_var_mean_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Variance and mean over some axes, by default all; see var.
@@ -5415,6 +5492,7 @@ WEFT_API void weft_var_mean_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
  *   keepdims: keep reduced axes with size 1; 0 or 1; default false
  *   correction: taken off the count: 0 NumPy's, 1 the unbiased; integer; default 0
+ *   fraction: taken off the count besides, where correction is no whole number; number; default 0
  * Results that are not wanted may be NULL, but not all of them.
  * Fluent: spread = wf_var_mean(s, x);
  * StableHLO: weft.var_mean. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
@@ -6171,6 +6249,7 @@ typedef enum weft_max_pool_with_indices_padding {
 #define WEFT_MAX_POOL_WITH_INDICES_HAS_PADS ((uint64_t)1 << 2)
 #define WEFT_MAX_POOL_WITH_INDICES_HAS_CEIL_MODE ((uint64_t)1 << 3)
 #define WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION ((uint64_t)1 << 4)
+#define WEFT_MAX_POOL_WITH_INDICES_HAS_CHANNELS_FIRST ((uint64_t)1 << 5)
 /* Optional attributes of weft_max_pool_with_indices. A bit in present says that a field counts; others keep their
  * defaults. Since 1.2.
  */
@@ -6188,8 +6267,10 @@ typedef struct weft_max_pool_with_indices_opts {
   int32_t reserved_dilation;
   const int64_t* dilation;
   uint64_t dilation_count;
+  int32_t channels_first;
+  int32_t reserved;
 } weft_max_pool_with_indices_opts;
-#define WEFT_MAX_POOL_WITH_INDICES_OPTS_INIT {sizeof(weft_max_pool_with_indices_opts), NULL, 0, NULL, 0, (weft_max_pool_with_indices_padding)0, 0, NULL, 0, 0, 0, NULL, 0}
+#define WEFT_MAX_POOL_WITH_INDICES_OPTS_INIT {sizeof(weft_max_pool_with_indices_opts), NULL, 0, NULL, 0, (weft_max_pool_with_indices_padding)0, 0, NULL, 0, 0, 0, NULL, 0, 0, 0}
 WEFT_API void weft_max_pool_with_indices_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* The largest element under each window of channels-last data and its place, counted over the spatial dimensions as one
@@ -6203,6 +6284,7 @@ WEFT_API void weft_max_pool_with_indices_opts_init(void* options, size_t size) W
  *   given
  *   ceil_mode: with windows that begin inside and end behind the padding; 0 or 1; default false
  *   dilation: spacing of the window's elements; absent: 1; list of integers; absent unless given
+ *   channels_first: x and the result are [batch, features, spatial…], NCHW for images; 0 or 1; default false
  * Results that are not wanted may be NULL, but not all of them.
  * Fluent: wf_max_pool_with_indices(s, x, WF_INTS(2, 2));
  * StableHLO: weft.max_pool_with_indices. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
@@ -6293,10 +6375,10 @@ typedef struct weft_grid_sample_opts {
 #define WEFT_GRID_SAMPLE_OPTS_INIT {sizeof(weft_grid_sample_opts), NULL, 0, (weft_grid_sample_mode)0, (weft_grid_sample_outside)0, 0, 0}
 WEFT_API void weft_grid_sample_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* Images at the points of a grid, each two coordinates from -1 to 1, across and down: PyTorch's grid_sample of
- * channels-last data.
- *   x: [batch, height, width, features]; float
- *   grid: [batch, …, 2], where in x, across and down, from -1 to 1; float
+/* Images, or volumes, at the points of a grid, each two or three coordinates from -1 to 1, across, down and into the
+ * depth: PyTorch's grid_sample of channels-last data.
+ *   x: [batch, height, width, features], or [batch, depth, height, width, features]; float
+ *   grid: [batch, …, 2], where in x, across and down, from -1 to 1; [batch, …, 3] with the depth behind them; float
  *   mode: how what lies between elements is made of them; one of linear, nearest, cubic; default linear
  *   outside: what lies outside; one of zeros, border, reflection; default zeros
  *   align_corners: -1 and 1 are the middles of the outer elements, else their outer edges; 0 or 1; default false
@@ -6464,6 +6546,7 @@ typedef enum weft_resize_mode {
 #define WEFT_RESIZE_HAS_MODE ((uint64_t)1 << 0)
 #define WEFT_RESIZE_HAS_ALIGN_CORNERS ((uint64_t)1 << 1)
 #define WEFT_RESIZE_HAS_SCALES ((uint64_t)1 << 2)
+#define WEFT_RESIZE_HAS_ANTIALIAS ((uint64_t)1 << 3)
 /* Optional attributes of weft_resize. A bit in present says that a field counts; others keep their defaults. Since 1.2.
  */
 typedef struct weft_resize_opts {
@@ -6474,12 +6557,14 @@ typedef struct weft_resize_opts {
   int32_t align_corners;
   const double* scales;
   uint64_t scales_count;
+  int32_t antialias;
+  int32_t reserved;
 } weft_resize_opts;
-#define WEFT_RESIZE_OPTS_INIT {sizeof(weft_resize_opts), NULL, 0, (weft_resize_mode)0, 0, NULL, 0}
+#define WEFT_RESIZE_OPTS_INIT {sizeof(weft_resize_opts), NULL, 0, (weft_resize_mode)0, 0, NULL, 0, 0, 0}
 WEFT_API void weft_resize_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* Channels-last data in other spatial sizes, PyTorch's interpolate: nearest elements, linear or cubic (Keys, a = -0.75)
- * in each dimension, or means of areas.
+/* Channels-last data in other spatial sizes, PyTorch's interpolate: nearest elements, linear or cubic (Keys, a = -0.75;
+ * with antialias -0.5) in each dimension, or means of areas.
  *   x: [batch, spatial…, features]; float
  *   size: of the result in each spatial dimension, at least 1; list of integers
  *   mode: how what lies between elements is made of them; one of nearest, nearest_exact, linear, cubic, area; default
@@ -6487,6 +6572,7 @@ WEFT_API void weft_resize_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   align_corners: the first and last elements stay where they are; of linear and cubic; 0 or 1; default false
  *   scales: result's over x's spacing, one for each spatial dimension; absent: of the sizes; list of numbers; absent
  *   unless given
+ *   antialias: what shrinks is a mean over all that an element covers; of linear and cubic; 0 or 1; default false
  * Fluent: y = wf_resize(s, image, WF_INTS(64, 64));
  * StableHLO: weft.resize. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
  * Threads: any. Since 1.2.
@@ -6544,6 +6630,42 @@ WEFT_API void weft_cdist_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_cdist(weft_context* ctx, weft_tensor* x, weft_tensor* y,
     const weft_cdist_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_PDIST_HAS_P ((uint64_t)1 << 0)
+/* Optional attributes of weft_pdist. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_pdist_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double p;
+} weft_pdist_opts;
+#define WEFT_PDIST_OPTS_INIT {sizeof(weft_pdist_opts), NULL, 0, 0}
+WEFT_API void weft_pdist_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The p-norm of the difference of every two of x's points, in the order of a triangle's rows: 0 and 1, 0 and 2, …, 1
+ * and 2, …. The gradient of a distance of 0 is 0.
+ *   x: [points, features]; float
+ *   p: degree of the norm; number; default 2
+ * Fluent: d = wf_pdist(s, points);
+ * StableHLO: weft.pdist. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_pdist(weft_context* ctx, weft_tensor* x, const weft_pdist_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Rows in groups, each group times its own matrix: row r of group g gives x[r] w[g]. Rows behind the last group give 0.
+ * What the sizes are is known at run time alone; the work is twice that of the rows. XLA's ragged dot, PyTorch's
+ * grouped product.
+ *   x: [rows, k], the groups one behind the other; float, complex
+ *   w: [groups, k, n]; float, complex
+ *   sizes: [groups], how many rows each has, at least 0; signed integer, unsigned integer
+ * Fluent: y = wf_ragged_dot(s, tokens, experts, counts);
+ * StableHLO: weft.ragged_dot. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_ragged_dot(weft_context* ctx, weft_tensor* x, weft_tensor* w,
+    weft_tensor* sizes, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* The correlations of variables, each a row of observations, held to -1 and 1.
  *   x: operand; float
@@ -6749,10 +6871,10 @@ WEFT_API void weft_logcumsumexp_opts_init(void* options, size_t size) WEFT_NOEXC
 WEFT_API WEFT_MUST_USE weft_error* weft_logcumsumexp(weft_context* ctx, weft_tensor* x,
     const weft_logcumsumexp_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
-/* Square matrices multiplied by themselves n times, by squares; the power 0 is the identity. Of n below 0 their
- * inverses are.
+/* Square matrices multiplied by themselves n times, by squares; the power 0 is the identity, and powers below it are
+ * those of the inverse.
  *   x: operand; float, signed integer, unsigned integer, complex
- *   n: exponent; one below 0 is of the inverses, of floats and complex numbers alone; integer
+ *   n: exponent; below 0, which integers have not, powers of the inverse; integer
  * Fluent: y = wf_matrix_power(s, x, 3);
  * StableHLO: weft.matrix_power. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
  * any. Since 1.2.
@@ -7259,7 +7381,130 @@ WEFT_API WEFT_MUST_USE weft_error* weft_det(weft_context* ctx, weft_tensor* x, w
 WEFT_API WEFT_MUST_USE weft_error* weft_slogdet(weft_context* ctx, weft_tensor* x, weft_tensor** out_sign,
     weft_tensor** out_logabsdet) WEFT_NOEXCEPT;
 
+/* The logarithms of the determinants of square matrices, which do not overflow: -inf of 0, NaN of a real one below 0.
+ *   x: [..., n, n]; float, complex
+ * Fluent: y = wf_logdet(s, a);
+ * StableHLO: weft.logdet. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_logdet(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute transpose_a of weft_lu_solve. */
+typedef enum weft_lu_solve_transpose_a {
+  WEFT_LU_SOLVE_TRANSPOSE_A_NO_TRANSPOSE = 0,
+  WEFT_LU_SOLVE_TRANSPOSE_A_TRANSPOSE = 1,
+  WEFT_LU_SOLVE_TRANSPOSE_A_ADJOINT = 2,
+  WEFT_LU_SOLVE_TRANSPOSE_A_FORCE32 = 0x7FFFFFFF
+} weft_lu_solve_transpose_a;
+
+#define WEFT_LU_SOLVE_HAS_TRANSPOSE_A ((uint64_t)1 << 0)
+/* Optional attributes of weft_lu_solve. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_lu_solve_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_lu_solve_transpose_a transpose_a;
+  int32_t reserved;
+} weft_lu_solve_opts;
+#define WEFT_LU_SOLVE_OPTS_INIT {sizeof(weft_lu_solve_opts), NULL, 0, (weft_lu_solve_transpose_a)0, 0}
+WEFT_API void weft_lu_solve_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Solves a x = b for x, or with a's transpose or adjoint, given lu's factors and permutation of a.
+ *   lu: [..., n, n], lu's first result; float, complex
+ *   permutation: [..., n], lu's third result; signed integer, unsigned integer
+ *   b: [..., n, k]; float, complex
+ *   transpose_a: which of the factored matrices' forms stands on the left; one of NO_TRANSPOSE, TRANSPOSE, ADJOINT;
+ *   default NO_TRANSPOSE
+ * Fluent: x = wf_lu_solve(s, lu, permutation, b);
+ * StableHLO: weft.lu_solve. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_lu_solve(weft_context* ctx, weft_tensor* lu, weft_tensor* permutation,
+    weft_tensor* b, const weft_lu_solve_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The QR decomposition as LAPACK keeps it: r in and above the diagonal, Householder's reflectors below it, and the
+ * factor of each reflector. householder_product makes q of them, ormqr multiplies by it. A gradient is UNIMPLEMENTED:
+ * qr has one.
+ *   x: [..., m, n]; float, complex
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: f = wf_geqrf(s, a);
+ * StableHLO: weft.geqrf. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_geqrf(weft_context* ctx, weft_tensor* x, weft_tensor** out_reflectors,
+    weft_tensor** out_tau) WEFT_NOEXCEPT;
+
+#define WEFT_ORMQR_HAS_LEFT_SIDE ((uint64_t)1 << 0)
+#define WEFT_ORMQR_HAS_ADJOINT ((uint64_t)1 << 1)
+/* Optional attributes of weft_ormqr. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_ormqr_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int32_t left_side;
+  int32_t adjoint;
+} weft_ormqr_opts;
+#define WEFT_ORMQR_OPTS_INIT {sizeof(weft_ormqr_opts), NULL, 0, 0, 0}
+WEFT_API void weft_ormqr_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Matrices times the square q of geqrf's reflectors, or its adjoint, on either side.
+ *   reflectors: [..., m, k], geqrf's first result; float, complex
+ *   tau: [..., at most k], geqrf's second result; float, complex
+ *   x: [..., m, n]; [..., n, m] where q is on the right; float, complex
+ *   left_side: q times x; else x times q; 0 or 1; default true
+ *   adjoint: q's adjoint in place of q; 0 or 1; default false
+ * Fluent: y = wf_ormqr(s, reflectors, tau, x);
+ * StableHLO: weft.ormqr. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_ormqr(weft_context* ctx, weft_tensor* reflectors, weft_tensor* tau,
+    weft_tensor* x, const weft_ormqr_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_BATCH_NORM_RUNNING_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_BATCH_NORM_RUNNING_HAS_EPSILON ((uint64_t)1 << 1)
+#define WEFT_BATCH_NORM_RUNNING_HAS_MOMENTUM ((uint64_t)1 << 2)
+/* Optional attributes of weft_batch_norm_running. A bit in present says that a field counts; others keep their
+ * defaults. Since 1.2.
+ */
+typedef struct weft_batch_norm_running_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  double epsilon;
+  double momentum;
+} weft_batch_norm_running_opts;
+#define WEFT_BATCH_NORM_RUNNING_OPTS_INIT {sizeof(weft_batch_norm_running_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_batch_norm_running_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* batch_norm, and the running statistics after this batch: (1 - momentum) old + momentum new, the new variance over the
+ * count less 1, as in PyTorch. Assign them to the tensors that batch_norm_inference reads. No gradient flows through
+ * the batch's part of them. Source: Ioffe and Szegedy (2015).
+ *   x: features on one axis, everything else is the batch; float
+ *   scale: [features]; float
+ *   offset: [features]; float
+ *   running_mean: [features], before this batch; float
+ *   running_variance: [features], before this batch; float
+ *   axis: feature axis; negative counts from the end; integer; default -1
+ *   epsilon: added to the variance; number; default 1e-5
+ *   momentum: what this batch counts in the running statistics; number; default 0.1
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: weft_tensor *mean, *var; h = wf_batch_norm_running(s, x, scale, offset, m, v, .out_running_mean = &mean,
+ * .out_running_variance = &var);
+ * StableHLO: weft.batch_norm_running. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_batch_norm_running(weft_context* ctx, weft_tensor* x, weft_tensor* scale,
+    weft_tensor* offset, weft_tensor* running_mean, weft_tensor* running_variance,
+    const weft_batch_norm_running_opts* opts, weft_tensor** out_result, weft_tensor** out_running_mean,
+    weft_tensor** out_running_variance) WEFT_NOEXCEPT;
+
 #define WEFT_PINV_HAS_RTOL ((uint64_t)1 << 0)
+#define WEFT_PINV_HAS_ATOL ((uint64_t)1 << 1)
+#define WEFT_PINV_HAS_HERMITIAN ((uint64_t)1 << 2)
 /* Optional attributes of weft_pinv. A bit in present says that a field counts; others keep their defaults. Since 1.2.
  */
 typedef struct weft_pinv_opts {
@@ -7267,8 +7512,11 @@ typedef struct weft_pinv_opts {
   const void* next; /* NULL */
   uint64_t present;
   double rtol;
+  double atol;
+  int32_t hermitian;
+  int32_t reserved;
 } weft_pinv_opts;
-#define WEFT_PINV_OPTS_INIT {sizeof(weft_pinv_opts), NULL, 0, 0}
+#define WEFT_PINV_OPTS_INIT {sizeof(weft_pinv_opts), NULL, 0, 0, 0, 0, 0}
 WEFT_API void weft_pinv_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* The pseudo-inverses of matrices, after Moore and Penrose, by their singular values. The gradient is that of a rank
@@ -7276,6 +7524,8 @@ WEFT_API void weft_pinv_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   x: [..., m, n]; float, complex
  *   rtol: singular values up to this part of the largest count as 0; absent: the unit roundoff times the larger
  *   dimension; number; absent unless given
+ *   atol: singular values up to this count as 0, too; with it rtol is 0 where it is absent; number; default 0
+ *   hermitian: x is hermitian, and its lower triangle is read; 0 or 1; default false
  * Fluent: y = wf_pinv(s, a);
  * StableHLO: weft.pinv. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
  * Threads: any. Since 1.2.

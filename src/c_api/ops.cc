@@ -24,6 +24,28 @@ absl::StatusOr<const ir::OpDef*> ExportedOp(const char* name, size_t length) {
   return op;
 }
 
+namespace {
+
+// Names of one thing, ours and StableHLO's: an operation that has the one takes the other.
+constexpr std::string_view kAliases[][2] = {{"axis", "dimension"}, {"dims", "dimensions"}};
+
+// The position of an attribute; their count where there is none of that name.
+size_t AttrNamed(const ir::OpDef& op, std::string_view key) {
+  const auto find = [&](std::string_view name) {
+    size_t at = 0;
+    while (at < op.attrs.size() && op.attrs[at].name != name) ++at;
+    return at;
+  };
+  size_t at = find(key);
+  for (const auto& [ours, theirs] : kAliases) {
+    if (at < op.attrs.size()) break;
+    if (key == ours || key == theirs) at = find(key == ours ? theirs : ours);
+  }
+  return at;
+}
+
+}  // namespace
+
 absl::Status SetAttrs(OpCall& call, const weft_attr* attrs, size_t count) {
   if (count > 0) WEFT_NOT_NULL(attrs);
   WEFT_RETURN_IF_ERROR(CheckedLength("attrs", count, kMostEntries));
@@ -31,8 +53,7 @@ absl::Status SetAttrs(OpCall& call, const weft_attr* attrs, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     const weft_attr& a = attrs[i];
     WEFT_ASSIGN_OR_RETURN(std::string_view key, Text(a.name, a.name_length, "attrs[].name"));
-    size_t at = 0;
-    while (at < op.attrs.size() && op.attrs[at].name != key) ++at;
+    const size_t at = AttrNamed(op, key);
     if (at == op.attrs.size()) {
       std::string known;
       for (const ir::AttrDef& attr : op.attrs) absl::StrAppend(&known, known.empty() ? "" : ", ", attr.name);

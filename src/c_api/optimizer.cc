@@ -231,7 +231,8 @@ absl::Status CreateNamed(const Parameters& parameters, std::string_view name, co
   return Create(parameters, std::span<const lazy::OptimizerGroup>(groups), group_of, o.job, out);
 }
 
-absl::Status Step(lazy::Optimizer& object, weft_tensor* const* grads, size_t count, std::span<const double> rates) {
+absl::Status Step(lazy::Optimizer& object, weft_tensor* const* grads, size_t count, std::span<const double> rates,
+                  lazy::Tensor* found = nullptr) {
   const FloatScope floats;  // constants of the step are computed here
   if (count != object.parameters().size()) {
     return UserError(count, " gradients for ", object.parameters().size(), " parameters");
@@ -248,7 +249,18 @@ absl::Status Step(lazy::Optimizer& object, weft_tensor* const* grads, size_t cou
   }
   const lazy::Optimizer::Turn turn(object);
   if (!turn) return Taken();
-  return object.Step(list, rates, CurrentLocation(object.engine()));
+  return object.Step(list, rates, CurrentLocation(object.engine()), found);
+}
+
+absl::Status CheckRates(const lazy::Optimizer& object, const double* lrs, size_t group_count) {
+  WEFT_NOT_NULL(lrs);
+  if (group_count != object.group_count()) {
+    return UserError(group_count, " learning rates for ", object.group_count(), " groups");
+  }
+  for (size_t i = 0; i < group_count; ++i) {
+    if (!std::isfinite(lrs[i])) return UserError("lrs[", i, "] is ", lrs[i], "; it must be finite");
+  }
+  return absl::OkStatus();
 }
 
 // A child of a dict, or NOT_FOUND that says what the state lacks.
@@ -317,14 +329,19 @@ weft_error* weft_optimizer_step_groups(weft_optimizer* optimizer, weft_tensor* c
                                        const double* lrs, size_t group_count) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(Pin<lazy::Optimizer> object, Get(optimizer, "optimizer"));
-    WEFT_NOT_NULL(lrs);
-    if (group_count != object->group_count()) {
-      return UserError(group_count, " learning rates for ", object->group_count(), " groups");
-    }
-    for (size_t i = 0; i < group_count; ++i) {
-      if (!std::isfinite(lrs[i])) return UserError("lrs[", i, "] is ", lrs[i], "; it must be finite");
-    }
+    WEFT_RETURN_IF_ERROR(CheckRates(*object, lrs, group_count));
     return Step(*object, grads, count, {lrs, group_count});
+  });
+}
+
+weft_error* weft_optimizer_step_if_finite(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count,
+                                          const double* lrs, size_t group_count, weft_tensor* found) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Optimizer> object, Get(optimizer, "optimizer"));
+    WEFT_RETURN_IF_ERROR(CheckRates(*object, lrs, group_count));
+    WEFT_ASSIGN_OR_RETURN(const Pin<lazy::Tensor> flag, GetTensor(found, "found"));
+    if (&flag->engine() != &object->engine()) return UserError("found belongs to another context");
+    return Step(*object, grads, count, {lrs, group_count}, flag.get());
   });
 }
 

@@ -50,15 +50,20 @@ struct ParameterRule {
 // the groups follow one another.
 class Rule final : public UpdateRule {
  public:
-  Rule(std::span<const OptimizerGroup> groups, std::vector<int32_t> group_of, std::vector<std::string_view> slots)
-      : groups_(groups.begin(), groups.end()), group_of_(std::move(group_of)), slots_(std::move(slots)) {}
+  Rule(std::span<const OptimizerGroup> groups, std::vector<int32_t> group_of, std::vector<std::string_view> slots,
+       bool guarded)
+      : groups_(groups.begin(), groups.end()),
+        group_of_(std::move(group_of)),
+        slots_(std::move(slots)),
+        guarded_(guarded) {}
 
   absl::Status Build(const UpdateCall& call) const override {
     const size_t stride = 2 + slots_.size();
     const size_t outs = 1 + slots_.size();
     const size_t scalars = ScalarCount(groups_[0]);
-    for (size_t k = 0; k * stride < call.operands.size(); ++k) {
-      const auto in = call.operands.subspan(k * stride, stride);
+    const std::span<const Value> all = call.operands.first(call.operands.size() - (guarded_ ? 1 : 0));
+    for (size_t k = 0; k * stride < all.size(); ++k) {
+      const auto in = all.subspan(k * stride, stride);
       const auto out = call.targets.subspan(k * outs, outs);
       const bool wide = PartOf(in[0].dtype()) == DType::kF64;
       const size_t group = group_of_.empty() ? 0 : static_cast<size_t>(group_of_[k]);
@@ -69,14 +74,25 @@ class Rule final : public UpdateRule {
       } else {
         rule.Update(in, out);
       }
+      if (guarded_) Keep(call.b, call.operands.back(), in, out);
     }
     return call.b.status();
   }
 
  private:
+  // Parameter and slots as they were, where `found` is above 0.
+  static void Keep(ir::Builder& b, const Value& found, std::span<const Value> in, std::span<Value> out) {
+    const Value bad = ops::Compare(b, ops::Direction::kGt, found, 0);
+    for (size_t i = 0; i < out.size() && b.ok(); ++i) {
+      const Value& old = in[i == 0 ? 0 : i + 1];
+      out[i] = ops::Select(b, ops::BroadcastTo(b, bad, old.dims()), old, out[i]);
+    }
+  }
+
   const std::vector<OptimizerGroup> groups_;
   const std::vector<int32_t> group_of_;  // of each parameter that is updated; empty: there is one group
   const std::vector<std::string_view> slots_;
+  const bool guarded_;  // the last operand forbids the step
 };
 
 absl::Status CheckParameter(const OptimizerRule& rule, size_t i, const Tensor& parameter) {
@@ -115,10 +131,11 @@ OptimizerGroup GroupOf(const OptimizerOptions& o) {
   return group;
 }
 
-const Ref<const UpdateRule>& Optimizer::RuleOf(std::vector<int32_t> updated) {
-  if (rule_ == nullptr || updated != rule_groups_) {
-    rule_ = MakeRef<Rule>(groups_, updated, slot_names_);
+const Ref<const UpdateRule>& Optimizer::RuleOf(std::vector<int32_t> updated, bool guarded) {
+  if (rule_ == nullptr || updated != rule_groups_ || guarded != rule_guarded_) {
+    rule_ = MakeRef<Rule>(groups_, updated, slot_names_, guarded);
     rule_groups_ = std::move(updated);
+    rule_guarded_ = guarded;
   }
   return rule_;
 }
@@ -206,13 +223,17 @@ absl::StatusOr<Ref<Tensor>> Optimizer::MakeSlot(std::string_view name, Tensor* p
   return engine.FromHost(Where(&mesh), dtype, dims, zeros, {}, spec);
 }
 
-absl::Status Optimizer::Step(std::span<Tensor* const> gradients, std::span<const double> rates, ir::Location location) {
+absl::Status Optimizer::Step(std::span<Tensor* const> gradients, std::span<const double> rates, ir::Location location,
+                             Tensor* found) {
   const size_t n = parameters_.size();
   if (gradients.size() != n) {
     return UserError("optimizer step: ", gradients.size(), " gradients for ", n, " parameters");
   }
   if (rates.size() != groups_.size()) {
     return UserError("optimizer step: ", rates.size(), " learning rates for ", groups_.size(), " groups");
+  }
+  if (found != nullptr && (!found->dims().empty() || !IsFloat(found->dtype()))) {
+    return UserError("optimizer step: found is ", ir::ShortType(found->type()), "; it must be a float scalar");
   }
   const size_t slot_count = slot_names_.size();
   // operands: parameter, gradient, slots of each updated parameter; targets: parameter, slots.
@@ -243,11 +264,13 @@ absl::Status Optimizer::Step(std::span<Tensor* const> gradients, std::span<const
     WEFT_ASSIGN_OR_RETURN(reduced, reduce_(present, location));
     for (size_t i = 0; i < gradient_at.size(); ++i) operands[gradient_at[i]] = reduced[i].get();
   }
+  const bool guarded = found != nullptr && !operands.empty();
+  if (guarded) operands.push_back(found);
   OptimizerScalars scalars;
   for (size_t g = 0; g < groups_.size(); ++g) {
     rule().scalars(groups_[g], rates[g], static_cast<double>(step_ + 1), &scalars);
   }
-  WEFT_RETURN_IF_ERROR(engine_->Update(operands, scalars, targets, location, RuleOf(std::move(updated))));
+  WEFT_RETURN_IF_ERROR(engine_->Update(operands, scalars, targets, location, RuleOf(std::move(updated), guarded)));
   ++step_;
   return absl::OkStatus();
 }

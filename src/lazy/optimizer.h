@@ -62,8 +62,10 @@ class Optimizer final : public RefCounted {
                                                std::span<const int32_t> group_of = {});
 
   // Parameters and state are assigned their new values, all of them or none. gradients[i] belongs to parameters[i]; null:
-  // left alone. rates[g] is the learning rate of group g.
-  absl::Status Step(std::span<Tensor* const> gradients, std::span<const double> rates, ir::Location location = {});
+  // left alone. rates[g] is the learning rate of group g. Where `found`, a float scalar, is above 0, all of them are assigned what they
+  // are: a step of scaled gradients that are not finite.
+  absl::Status Step(std::span<Tensor* const> gradients, std::span<const double> rates, ir::Location location = {},
+                    Tensor* found = nullptr);
 
   Engine& engine() const { return *engine_; }
   // Makes of the gradients of a step those that it uses (their mean over processes); null ones are left out. Empty:
@@ -85,9 +87,9 @@ class Optimizer final : public RefCounted {
   Optimizer() = default;
   ~Optimizer() override = default;
 
-  // The rule for parameters of these groups, none where there is one group. Replay knows a step by its rule, so the last one is
-  // kept.
-  const Ref<const UpdateRule>& RuleOf(std::vector<int32_t> updated);
+  // The rule for parameters of these groups, none where there is one group, with a last operand that forbids the step or without.
+  // Replay knows a step by its rule, so the last one is kept.
+  const Ref<const UpdateRule>& RuleOf(std::vector<int32_t> updated, bool guarded);
   // Zeros for one parameter: recorded, or, on the host, pages that nobody has written.
   absl::StatusOr<Ref<Tensor>> MakeSlot(std::string_view name, Tensor* parameter, ZeroPages& pages);
 
@@ -97,6 +99,7 @@ class Optimizer final : public RefCounted {
   std::vector<int32_t> group_of_;     // of each parameter
   Ref<const UpdateRule> rule_;        // what the options turn on, for the parameters below
   std::vector<int32_t> rule_groups_;  // as RuleOf was asked
+  bool rule_guarded_ = false;         // as well
   std::vector<Ref<Tensor>> parameters_;
   std::vector<Ref<Tensor>> slots_;  // name-major
   Reduce reduce_;

@@ -199,6 +199,29 @@ Planes ComplexRsqrt(Builder& b, const Planes& x) {
   return ComplexDiv(b, {FullLike(b, x.re, 1), FullLike(b, x.re, 0)}, ComplexSqrt(b, x));
 }
 
+Planes ComplexCbrt(Builder& b, const Planes& x) {
+  const Planes log = ComplexLog(b, x);
+  return ComplexExp(b, {Mul(b, log.re, 1.0 / 3), Mul(b, log.im, 1.0 / 3)});
+}
+
+Planes ComplexAtan2(Builder& b, const Planes& y, const Planes& x) {
+  const Planes size = ComplexSqrt(b, ComplexAdd(b, ComplexMul(b, x, x), ComplexMul(b, y, y)));
+  const Planes log = ComplexLog(b, ComplexDiv(b, {Sub(b, x.re, y.im), Add(b, x.im, y.re)}, size));
+  return {log.im, Neg(b, log.re)};
+}
+
+namespace {
+Planes Chosen(Builder& b, const Planes& x, const Planes& y, Direction wins) {
+  const auto nan = [&](const Planes& v) { return Call(b, kOp_bitwise_or, {IsNan(b, v.re), IsNan(b, v.im)}); };
+  const Value tie = And(b, Compare(b, Direction::kEq, x.re, y.re), Compare(b, wins, x.im, y.im));
+  const Value first = Call(b, kOp_bitwise_or, {Call(b, kOp_bitwise_or, {Compare(b, wins, x.re, y.re), tie}), nan(x)});
+  const Value taken = Select(b, nan(y), nan(x), first);
+  return {Select(b, taken, x.re, y.re), Select(b, taken, x.im, y.im)};
+}
+}  // namespace
+Planes ComplexMax(Builder& b, const Planes& x, const Planes& y) { return Chosen(b, x, y, Direction::kGt); }
+Planes ComplexMin(Builder& b, const Planes& x, const Planes& y) { return Chosen(b, x, y, Direction::kLt); }
+
 Planes ComplexSinh(Builder& b, const Planes& x) {
   const Value cosine = Cosine(b, x.im), sine = Sine(b, x.im), size = Abs(b, x.re);
   const Value far = Is(b, Direction::kGt, size, kFar);

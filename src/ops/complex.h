@@ -31,6 +31,13 @@ Planes ComplexExpm1(ir::Builder& b, const Planes& x);
 Planes ComplexLog(ir::Builder& b, const Planes& x);
 Planes ComplexLog1p(ir::Builder& b, const Planes& x);
 Planes ComplexSqrt(ir::Builder& b, const Planes& x);
+// The cube root of the least angle: of negative real numbers a complex one.
+Planes ComplexCbrt(ir::Builder& b, const Planes& x);
+// The angle of (x, y), -i log((x + i y) / sqrt(x^2 + y^2)); `y` is the first operand.
+Planes ComplexAtan2(ir::Builder& b, const Planes& y, const Planes& x);
+// The larger or smaller one by real parts, and by imaginary ones where these are equal; the one that has a NaN.
+Planes ComplexMax(ir::Builder& b, const Planes& x, const Planes& y);
+Planes ComplexMin(ir::Builder& b, const Planes& x, const Planes& y);
 Planes ComplexRsqrt(ir::Builder& b, const Planes& x);
 Planes ComplexSin(ir::Builder& b, const Planes& x);
 Planes ComplexCos(ir::Builder& b, const Planes& x);

@@ -72,6 +72,44 @@ Values ReadConj(StableHloOp& op) {
   return {ops::ComplexFrom(op.b, {x.re, Neg(op.b, x.im)})};
 }
 
+Value Shifted(Builder& b, const ir::OpDef& shift, const Value& x, int bits) {
+  return ops::Call(b, shift, {x, FullLike(b, x, bits)});
+}
+// The upper half of a product of u64, by halves that do not overflow.
+Value UpperOfU64(Builder& b, const Value& x, const Value& y) {
+  const auto high = [&](const Value& v) { return Shifted(b, ops::kOp_shift_right_logical, v, 32); };
+  const auto low = [&](const Value& v) { return ops::Call(b, ops::kOp_bitwise_and, {v, FullLike(b, v, 0xFFFFFFFFu)}); };
+  const Value middle = Add(b, Mul(b, high(x), low(y)), high(Mul(b, low(x), low(y))));
+  const Value other = Add(b, Mul(b, low(x), high(y)), low(middle));
+  return Add(b, Mul(b, high(x), high(y)), Add(b, high(middle), high(other)));
+}
+// The upper half of a product: of what is narrower by a wider one, of i64 by that of the same bits as u64, less what signs added.
+Values ReadMulHi(StableHloOp& op) {
+  Builder& b = op.b;
+  if (op.operands.size() != 2 || !op.operands[0].type().is_tensor() ||
+      !(op.operands[0].type() == op.operands[1].type()) || !IsInteger(op.operands[0].dtype()) ||
+      BitsOf(op.operands[0].dtype()) < 8) {
+    b.Fail(UserError("two operands of one type, of integers of whole bytes, are expected"));
+    return {};
+  }
+  const Value &x = op.operands[0], &y = op.operands[1];
+  const DType dtype = x.dtype();
+  const bool plain = IsUnsigned(dtype);
+  if (const int bits = BitsOf(dtype); bits < 64) {
+    const DType wide = plain ? DType::kU64 : DType::kI64;
+    const Value product = Mul(b, ops::Convert(b, x, wide), ops::Convert(b, y, wide));
+    return {ops::Convert(
+        b, Shifted(b, plain ? ops::kOp_shift_right_logical : ops::kOp_shift_right_arithmetic, product, bits), dtype)};
+  }
+  if (plain) return {UpperOfU64(b, x, y)};
+  const auto bits_as = [&](const Value& v, DType to) { return ops::Call(b, ops::kOp_bitcast_convert, {v}, {to}); };
+  const Value upper = bits_as(UpperOfU64(b, bits_as(x, DType::kU64), bits_as(y, DType::kU64)), dtype);
+  const auto where_negative = [&](const Value& v, const Value& other) {
+    return Select(b, Compare(b, Direction::kLt, v, 0), other, FullLike(b, other, 0));
+  };
+  return {Sub(b, Sub(b, upper, where_negative(x, y)), where_negative(y, x))};
+}
+
 // Floats in IEEE's total order, where NaN comes first and the NaN whose sign bit is set last.
 Values ReadTopK(StableHloOp& op) {
   if (op.operands.size() != 1) {
@@ -100,6 +138,7 @@ constexpr Rule kChlo[] = {
     {"chlo.digamma", ReadOwn<ops::kOp_digamma>},
     {"chlo.erfc", ReadOwn<ops::kOp_erfc>},
     {"chlo.lgamma", ReadOwn<ops::kOp_lgamma>},
+    {"chlo.mulhi", ReadMulHi},
     {"chlo.next_after", ReadOwn<ops::kOp_nextafter>},
     {"chlo.polygamma", ReadOwn<ops::kOp_polygamma>},
     {"chlo.zeta", ReadOwn<ops::kOp_zeta>},

@@ -129,6 +129,19 @@ const char* KindName(ir::Kind kind) {
   return kind == ir::Kind::kPrimitive ? "primitive" : kind == ir::Kind::kComposite ? "composite" : "macro";
 }
 
+// How vmap runs it: all examples at once by a rule, or one after the other.
+const char* Batching(const ir::OpDef& op) {
+  const bool rule = op.batching != nullptr || op.scalar != nullptr || op.expand != nullptr;
+  return rule ? "together" : "one by one";
+}
+
+// The error that tests allow between a result and the reference, relative to it.
+std::string Allowed(const ir::Tolerance& t) {
+  const auto number = [](double x) { return weft::NumberText(x, std::chars_format::general, 6); };
+  return "{\"f32\": " + number(t.f32) + ", \"f64\": " + number(t.f64) + ", \"f16\": " + number(t.f16) +
+         ", \"bf16\": " + number(t.bf16) + ", \"absolute\": " + number(t.absolute) + "}";
+}
+
 void Print(const ir::OpDef& op, bool last) {
   std::string out = "    {\"name\": " + Quote(op.name) + ", \"c_name\": " + Quote(op.c_name) + ", \"kind\": \"" +
                     KindName(op.kind) + "\", \"since\": \"1." + std::to_string(op.since) +
@@ -142,7 +155,8 @@ void Print(const ir::OpDef& op, bool last) {
   for (size_t i = 0; i < op.results.size(); ++i) {
     out += (i > 0 ? ", " : "") + ("{\"name\": " + Quote(op.results[i]) + ", \"dtype\": " + types[i] + "}");
   }
-  out += "],\n     \"errors\": [" + Errors(op) + "],\n     \"samples\": [" + Samples(op);
+  out += std::string("],\n     \"batching\": \"") + Batching(op) + "\", \"tolerance\": " + Allowed(op.tolerance);
+  out += ",\n     \"errors\": [" + Errors(op) + "],\n     \"samples\": [" + Samples(op);
   out += std::string("]}") + (last ? "\n" : ",\n");
   std::fputs(out.c_str(), stdout);
 }

@@ -611,12 +611,13 @@ static void part_2(void) {
   OFFSET(weft_std_opts, keepdims);
   OFFSET(weft_std_opts, reserved_correction);
   OFFSET(weft_std_opts, correction);
+  OFFSET(weft_std_opts, fraction);
   SIZE(weft_sum_opts);
   OFFSET(weft_sum_opts, struct_size);
-  OFFSET(weft_sum_opts, next);
 }
 
 static void part_3(void) {
+  OFFSET(weft_sum_opts, next);
   OFFSET(weft_sum_opts, present);
   OFFSET(weft_sum_opts, dims);
   OFFSET(weft_sum_opts, dims_count);
@@ -631,6 +632,7 @@ static void part_3(void) {
   OFFSET(weft_var_opts, keepdims);
   OFFSET(weft_var_opts, reserved_correction);
   OFFSET(weft_var_opts, correction);
+  OFFSET(weft_var_opts, fraction);
   SIZE(weft_argsort_opts);
   OFFSET(weft_argsort_opts, struct_size);
   OFFSET(weft_argsort_opts, next);
@@ -656,6 +658,8 @@ static void part_3(void) {
   OFFSET(weft_top_k_opts, next);
   OFFSET(weft_top_k_opts, present);
   OFFSET(weft_top_k_opts, axis);
+  OFFSET(weft_top_k_opts, largest);
+  OFFSET(weft_top_k_opts, reserved);
   SIZE(weft_boolean_mask_static_opts);
   OFFSET(weft_boolean_mask_static_opts, struct_size);
   OFFSET(weft_boolean_mask_static_opts, next);
@@ -718,6 +722,8 @@ static void part_3(void) {
   OFFSET(weft_avg_pool_opts, ceil_mode);
   OFFSET(weft_avg_pool_opts, count_include_pad);
   OFFSET(weft_avg_pool_opts, divisor);
+  OFFSET(weft_avg_pool_opts, channels_first);
+  OFFSET(weft_avg_pool_opts, reserved);
   SIZE(weft_conv_opts);
   OFFSET(weft_conv_opts, struct_size);
   OFFSET(weft_conv_opts, next);
@@ -733,6 +739,8 @@ static void part_3(void) {
   OFFSET(weft_conv_opts, groups);
   OFFSET(weft_conv_opts, dtype);
   OFFSET(weft_conv_opts, precision);
+  OFFSET(weft_conv_opts, channels_first);
+  OFFSET(weft_conv_opts, reserved);
   SIZE(weft_conv_transpose_opts);
   OFFSET(weft_conv_transpose_opts, struct_size);
   OFFSET(weft_conv_transpose_opts, next);
@@ -748,6 +756,8 @@ static void part_3(void) {
   OFFSET(weft_conv_transpose_opts, groups);
   OFFSET(weft_conv_transpose_opts, dtype);
   OFFSET(weft_conv_transpose_opts, precision);
+  OFFSET(weft_conv_transpose_opts, channels_first);
+  OFFSET(weft_conv_transpose_opts, reserved);
   SIZE(weft_convolution_opts);
   OFFSET(weft_convolution_opts, struct_size);
   OFFSET(weft_convolution_opts, next);
@@ -772,6 +782,8 @@ static void part_3(void) {
   OFFSET(weft_max_pool_opts, reserved_dilation);
   OFFSET(weft_max_pool_opts, dilation);
   OFFSET(weft_max_pool_opts, dilation_count);
+  OFFSET(weft_max_pool_opts, channels_first);
+  OFFSET(weft_max_pool_opts, reserved);
   SIZE(weft_reduce_window_opts);
   OFFSET(weft_reduce_window_opts, struct_size);
   OFFSET(weft_reduce_window_opts, next);
@@ -805,6 +817,9 @@ static void part_3(void) {
   OFFSET(weft_batch_norm_inference_opts, next);
   OFFSET(weft_batch_norm_inference_opts, present);
   OFFSET(weft_batch_norm_inference_opts, axis);
+}
+
+static void part_4(void) {
   OFFSET(weft_batch_norm_inference_opts, epsilon);
   SIZE(weft_cross_entropy_opts);
   OFFSET(weft_cross_entropy_opts, struct_size);
@@ -817,9 +832,6 @@ static void part_3(void) {
   OFFSET(weft_dropout_opts, struct_size);
   OFFSET(weft_dropout_opts, next);
   OFFSET(weft_dropout_opts, present);
-}
-
-static void part_4(void) {
   OFFSET(weft_dropout_opts, rate);
   OFFSET(weft_dropout_opts, shared);
   OFFSET(weft_dropout_opts, shared_count);
@@ -1008,6 +1020,9 @@ static void part_4(void) {
   OFFSET(weft_softmin_opts, axis);
   SIZE(weft_softplus_beta_opts);
   OFFSET(weft_softplus_beta_opts, struct_size);
+}
+
+static void part_5(void) {
   OFFSET(weft_softplus_beta_opts, next);
   OFFSET(weft_softplus_beta_opts, present);
   OFFSET(weft_softplus_beta_opts, beta);
@@ -1020,9 +1035,6 @@ static void part_4(void) {
   SIZE(weft_bce_opts);
   OFFSET(weft_bce_opts, struct_size);
   OFFSET(weft_bce_opts, next);
-}
-
-static void part_5(void) {
   OFFSET(weft_bce_opts, present);
   OFFSET(weft_bce_opts, reduction);
   OFFSET(weft_bce_opts, reserved);
@@ -1175,6 +1187,13 @@ static void part_5(void) {
   OFFSET(weft_quantile_opts, axis);
   OFFSET(weft_quantile_opts, keepdims);
   OFFSET(weft_quantile_opts, interpolation);
+  SIZE(weft_nanquantile_opts);
+  OFFSET(weft_nanquantile_opts, struct_size);
+  OFFSET(weft_nanquantile_opts, next);
+  OFFSET(weft_nanquantile_opts, present);
+  OFFSET(weft_nanquantile_opts, axis);
+  OFFSET(weft_nanquantile_opts, keepdims);
+  OFFSET(weft_nanquantile_opts, interpolation);
   SIZE(weft_std_mean_opts);
   OFFSET(weft_std_mean_opts, struct_size);
   OFFSET(weft_std_mean_opts, next);
@@ -1184,6 +1203,7 @@ static void part_5(void) {
   OFFSET(weft_std_mean_opts, keepdims);
   OFFSET(weft_std_mean_opts, reserved_correction);
   OFFSET(weft_std_mean_opts, correction);
+  OFFSET(weft_std_mean_opts, fraction);
   SIZE(weft_var_mean_opts);
   OFFSET(weft_var_mean_opts, struct_size);
   OFFSET(weft_var_mean_opts, next);
@@ -1193,6 +1213,7 @@ static void part_5(void) {
   OFFSET(weft_var_mean_opts, keepdims);
   OFFSET(weft_var_mean_opts, reserved_correction);
   OFFSET(weft_var_mean_opts, correction);
+  OFFSET(weft_var_mean_opts, fraction);
   SIZE(weft_as_strided_opts);
   OFFSET(weft_as_strided_opts, struct_size);
   OFFSET(weft_as_strided_opts, next);
@@ -1202,6 +1223,9 @@ static void part_5(void) {
   OFFSET(weft_as_strided_scatter_opts, struct_size);
   OFFSET(weft_as_strided_scatter_opts, next);
   OFFSET(weft_as_strided_scatter_opts, present);
+}
+
+static void part_6(void) {
   OFFSET(weft_as_strided_scatter_opts, offset);
   SIZE(weft_diag_opts);
   OFFSET(weft_diag_opts, struct_size);
@@ -1223,9 +1247,6 @@ static void part_5(void) {
   OFFSET(weft_diagonal_opts, axis1);
   OFFSET(weft_diagonal_opts, axis2);
   SIZE(weft_diagonal_scatter_opts);
-}
-
-static void part_6(void) {
   OFFSET(weft_diagonal_scatter_opts, struct_size);
   OFFSET(weft_diagonal_scatter_opts, next);
   OFFSET(weft_diagonal_scatter_opts, present);
@@ -1357,6 +1378,8 @@ static void part_6(void) {
   OFFSET(weft_max_pool_with_indices_opts, reserved_dilation);
   OFFSET(weft_max_pool_with_indices_opts, dilation);
   OFFSET(weft_max_pool_with_indices_opts, dilation_count);
+  OFFSET(weft_max_pool_with_indices_opts, channels_first);
+  OFFSET(weft_max_pool_with_indices_opts, reserved);
   SIZE(weft_affine_grid_opts);
   OFFSET(weft_affine_grid_opts, struct_size);
   OFFSET(weft_affine_grid_opts, next);
@@ -1399,8 +1422,13 @@ static void part_6(void) {
   OFFSET(weft_resize_opts, align_corners);
   OFFSET(weft_resize_opts, scales);
   OFFSET(weft_resize_opts, scales_count);
+  OFFSET(weft_resize_opts, antialias);
+  OFFSET(weft_resize_opts, reserved);
   SIZE(weft_addmm_opts);
   OFFSET(weft_addmm_opts, struct_size);
+}
+
+static void part_7(void) {
   OFFSET(weft_addmm_opts, next);
   OFFSET(weft_addmm_opts, present);
   OFFSET(weft_addmm_opts, alpha);
@@ -1410,6 +1438,11 @@ static void part_6(void) {
   OFFSET(weft_cdist_opts, next);
   OFFSET(weft_cdist_opts, present);
   OFFSET(weft_cdist_opts, p);
+  SIZE(weft_pdist_opts);
+  OFFSET(weft_pdist_opts, struct_size);
+  OFFSET(weft_pdist_opts, next);
+  OFFSET(weft_pdist_opts, present);
+  OFFSET(weft_pdist_opts, p);
   SIZE(weft_cosine_embedding_opts);
   OFFSET(weft_cosine_embedding_opts, struct_size);
   OFFSET(weft_cosine_embedding_opts, next);
@@ -1426,9 +1459,6 @@ static void part_6(void) {
   SIZE(weft_cov_opts);
   OFFSET(weft_cov_opts, struct_size);
   OFFSET(weft_cov_opts, next);
-}
-
-static void part_7(void) {
   OFFSET(weft_cov_opts, present);
   OFFSET(weft_cov_opts, correction);
   SIZE(weft_cross_opts);
@@ -1542,11 +1572,33 @@ static void part_7(void) {
   OFFSET(weft_solve_opts, present);
   OFFSET(weft_solve_opts, left_side);
   OFFSET(weft_solve_opts, reserved);
+  SIZE(weft_lu_solve_opts);
+  OFFSET(weft_lu_solve_opts, struct_size);
+  OFFSET(weft_lu_solve_opts, next);
+  OFFSET(weft_lu_solve_opts, present);
+  OFFSET(weft_lu_solve_opts, transpose_a);
+  OFFSET(weft_lu_solve_opts, reserved);
+  SIZE(weft_ormqr_opts);
+  OFFSET(weft_ormqr_opts, struct_size);
+  OFFSET(weft_ormqr_opts, next);
+  OFFSET(weft_ormqr_opts, present);
+  OFFSET(weft_ormqr_opts, left_side);
+  OFFSET(weft_ormqr_opts, adjoint);
+  SIZE(weft_batch_norm_running_opts);
+  OFFSET(weft_batch_norm_running_opts, struct_size);
+  OFFSET(weft_batch_norm_running_opts, next);
+  OFFSET(weft_batch_norm_running_opts, present);
+  OFFSET(weft_batch_norm_running_opts, axis);
+  OFFSET(weft_batch_norm_running_opts, epsilon);
+  OFFSET(weft_batch_norm_running_opts, momentum);
   SIZE(weft_pinv_opts);
   OFFSET(weft_pinv_opts, struct_size);
   OFFSET(weft_pinv_opts, next);
   OFFSET(weft_pinv_opts, present);
   OFFSET(weft_pinv_opts, rtol);
+  OFFSET(weft_pinv_opts, atol);
+  OFFSET(weft_pinv_opts, hermitian);
+  OFFSET(weft_pinv_opts, reserved);
   SIZE(weft_lstsq_opts);
   OFFSET(weft_lstsq_opts, struct_size);
   OFFSET(weft_lstsq_opts, next);
@@ -1577,6 +1629,9 @@ static void part_7(void) {
   SIZE(weft_cholesky_solve_opts);
   OFFSET(weft_cholesky_solve_opts, struct_size);
   OFFSET(weft_cholesky_solve_opts, next);
+}
+
+static void part_8(void) {
   OFFSET(weft_cholesky_solve_opts, present);
   OFFSET(weft_cholesky_solve_opts, lower);
   OFFSET(weft_cholesky_solve_opts, reserved);
@@ -1629,9 +1684,6 @@ static void part_7(void) {
   OFFSET(weft_lstm_opts, layers);
   OFFSET(weft_lstm_opts, bidirectional);
   OFFSET(weft_lstm_opts, bias);
-}
-
-static void part_8(void) {
   SIZE(weft_most_frequent_opts);
   OFFSET(weft_most_frequent_opts, struct_size);
   OFFSET(weft_most_frequent_opts, next);
@@ -1780,6 +1832,9 @@ static void part_8(void) {
   OFFSET(weft_gumbel_opts, shape_count);
   SIZE(weft_laplace_opts);
   OFFSET(weft_laplace_opts, struct_size);
+}
+
+static void part_9(void) {
   OFFSET(weft_laplace_opts, next);
   OFFSET(weft_laplace_opts, present);
   OFFSET(weft_laplace_opts, shape);
@@ -1832,9 +1887,6 @@ static void part_8(void) {
   OFFSET(weft_truncated_normal_opts, high);
   OFFSET(weft_truncated_normal_opts, dtype);
   OFFSET(weft_truncated_normal_opts, reserved);
-}
-
-static void part_9(void) {
   OFFSET(weft_truncated_normal_opts, device);
   SIZE(weft_amp_update_scale_opts);
   OFFSET(weft_amp_update_scale_opts, struct_size);
@@ -1983,6 +2035,9 @@ static void part_9(void) {
   VALUE(WEFT_OPEN_AUTO);
   SIZE(weft_verify);
   VALUE(WEFT_VERIFY_USE);
+}
+
+static void part_10(void) {
   VALUE(WEFT_VERIFY_ALL);
   VALUE(WEFT_VERIFY_OFF);
   SIZE(weft_tied);
@@ -2035,9 +2090,6 @@ static void part_9(void) {
   VALUE(WEFT_SCATTER_REDUCER_AND);
   VALUE(WEFT_SCATTER_REDUCER_OR);
   VALUE(WEFT_SCATTER_REDUCER_SET);
-}
-
-static void part_10(void) {
   SIZE(weft_reduce_reducer);
   VALUE(WEFT_REDUCE_REDUCER_SUM);
   VALUE(WEFT_REDUCE_REDUCER_PROD);
@@ -2179,7 +2231,16 @@ static void part_10(void) {
   VALUE(WEFT_QUANTILE_INTERPOLATION_HIGHER);
   VALUE(WEFT_QUANTILE_INTERPOLATION_NEAREST);
   VALUE(WEFT_QUANTILE_INTERPOLATION_MIDPOINT);
+  SIZE(weft_nanquantile_interpolation);
+  VALUE(WEFT_NANQUANTILE_INTERPOLATION_LINEAR);
+  VALUE(WEFT_NANQUANTILE_INTERPOLATION_LOWER);
+  VALUE(WEFT_NANQUANTILE_INTERPOLATION_HIGHER);
+  VALUE(WEFT_NANQUANTILE_INTERPOLATION_NEAREST);
+  VALUE(WEFT_NANQUANTILE_INTERPOLATION_MIDPOINT);
   SIZE(weft_index_reduce_reducer);
+}
+
+static void part_11(void) {
   VALUE(WEFT_INDEX_REDUCE_REDUCER_SUM);
   VALUE(WEFT_INDEX_REDUCE_REDUCER_PROD);
   VALUE(WEFT_INDEX_REDUCE_REDUCER_MAX);
@@ -2238,10 +2299,11 @@ static void part_10(void) {
   SIZE(weft_soft_cross_entropy_reduction);
   VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_MEAN);
   VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_SUM);
-}
-
-static void part_11(void) {
   VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE);
+  SIZE(weft_lu_solve_transpose_a);
+  VALUE(WEFT_LU_SOLVE_TRANSPOSE_A_NO_TRANSPOSE);
+  VALUE(WEFT_LU_SOLVE_TRANSPOSE_A_TRANSPOSE);
+  VALUE(WEFT_LU_SOLVE_TRANSPOSE_A_ADJOINT);
   SIZE(weft_matrix_norm_kind);
   VALUE(WEFT_MATRIX_NORM_KIND_P);
   VALUE(WEFT_MATRIX_NORM_KIND_FRO);
@@ -2350,17 +2412,20 @@ static void part_11(void) {
   VALUE(WEFT_STD_HAS_DIMS);
   VALUE(WEFT_STD_HAS_KEEPDIMS);
   VALUE(WEFT_STD_HAS_CORRECTION);
+  VALUE(WEFT_STD_HAS_FRACTION);
   VALUE(WEFT_SUM_HAS_DIMS);
   VALUE(WEFT_SUM_HAS_KEEPDIMS);
   VALUE(WEFT_VAR_HAS_DIMS);
   VALUE(WEFT_VAR_HAS_KEEPDIMS);
   VALUE(WEFT_VAR_HAS_CORRECTION);
+  VALUE(WEFT_VAR_HAS_FRACTION);
   VALUE(WEFT_ARGSORT_HAS_AXIS);
   VALUE(WEFT_ARGSORT_HAS_DESCENDING);
   VALUE(WEFT_SEARCHSORTED_HAS_RIGHT);
   VALUE(WEFT_SORT_HAS_AXIS);
   VALUE(WEFT_SORT_HAS_DESCENDING);
   VALUE(WEFT_TOP_K_HAS_AXIS);
+  VALUE(WEFT_TOP_K_HAS_LARGEST);
   VALUE(WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS);
   VALUE(WEFT_BOOLEAN_MASK_STATIC_HAS_FILL);
   VALUE(WEFT_MASKED_SELECT_STATIC_HAS_FILL);
@@ -2376,12 +2441,16 @@ static void part_11(void) {
   VALUE(WEFT_TRIANGULAR_SOLVE_HAS_LOWER);
   VALUE(WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL);
   VALUE(WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A);
+}
+
+static void part_12(void) {
   VALUE(WEFT_AVG_POOL_HAS_STRIDES);
   VALUE(WEFT_AVG_POOL_HAS_PADDING);
   VALUE(WEFT_AVG_POOL_HAS_PADS);
   VALUE(WEFT_AVG_POOL_HAS_CEIL_MODE);
   VALUE(WEFT_AVG_POOL_HAS_COUNT_INCLUDE_PAD);
   VALUE(WEFT_AVG_POOL_HAS_DIVISOR);
+  VALUE(WEFT_AVG_POOL_HAS_CHANNELS_FIRST);
   VALUE(WEFT_CONV_HAS_STRIDES);
   VALUE(WEFT_CONV_HAS_PADDING);
   VALUE(WEFT_CONV_HAS_PADS);
@@ -2389,6 +2458,7 @@ static void part_11(void) {
   VALUE(WEFT_CONV_HAS_GROUPS);
   VALUE(WEFT_CONV_HAS_DTYPE);
   VALUE(WEFT_CONV_HAS_PRECISION);
+  VALUE(WEFT_CONV_HAS_CHANNELS_FIRST);
   VALUE(WEFT_CONV_TRANSPOSE_HAS_STRIDES);
   VALUE(WEFT_CONV_TRANSPOSE_HAS_PADS);
   VALUE(WEFT_CONV_TRANSPOSE_HAS_OUTPUT_PADDING);
@@ -2396,6 +2466,7 @@ static void part_11(void) {
   VALUE(WEFT_CONV_TRANSPOSE_HAS_GROUPS);
   VALUE(WEFT_CONV_TRANSPOSE_HAS_DTYPE);
   VALUE(WEFT_CONV_TRANSPOSE_HAS_PRECISION);
+  VALUE(WEFT_CONV_TRANSPOSE_HAS_CHANNELS_FIRST);
   VALUE(WEFT_CONVOLUTION_HAS_FEATURE_GROUP_COUNT);
   VALUE(WEFT_CONVOLUTION_HAS_BATCH_GROUP_COUNT);
   VALUE(WEFT_CONVOLUTION_HAS_WINDOW_REVERSAL);
@@ -2406,6 +2477,7 @@ static void part_11(void) {
   VALUE(WEFT_MAX_POOL_HAS_PADS);
   VALUE(WEFT_MAX_POOL_HAS_CEIL_MODE);
   VALUE(WEFT_MAX_POOL_HAS_DILATION);
+  VALUE(WEFT_MAX_POOL_HAS_CHANNELS_FIRST);
   VALUE(WEFT_REDUCE_WINDOW_HAS_WINDOW_STRIDES);
   VALUE(WEFT_REDUCE_WINDOW_HAS_BASE_DILATIONS);
   VALUE(WEFT_REDUCE_WINDOW_HAS_WINDOW_DILATIONS);
@@ -2441,9 +2513,6 @@ static void part_11(void) {
   VALUE(WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL_ALIGNMENT);
   VALUE(WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_NAN_IF_UNSEEN);
   VALUE(WEFT_SOFTMAX_HAS_AXIS);
-}
-
-static void part_12(void) {
   VALUE(WEFT_SOFTMAX_HAS_SAFE);
   VALUE(WEFT_BERNOULLI_HAS_PROBABILITY);
   VALUE(WEFT_CATEGORICAL_HAS_AXIS);
@@ -2526,12 +2595,17 @@ static void part_12(void) {
   VALUE(WEFT_QUANTILE_HAS_AXIS);
   VALUE(WEFT_QUANTILE_HAS_KEEPDIMS);
   VALUE(WEFT_QUANTILE_HAS_INTERPOLATION);
+  VALUE(WEFT_NANQUANTILE_HAS_AXIS);
+  VALUE(WEFT_NANQUANTILE_HAS_KEEPDIMS);
+  VALUE(WEFT_NANQUANTILE_HAS_INTERPOLATION);
   VALUE(WEFT_STD_MEAN_HAS_DIMS);
   VALUE(WEFT_STD_MEAN_HAS_KEEPDIMS);
   VALUE(WEFT_STD_MEAN_HAS_CORRECTION);
+  VALUE(WEFT_STD_MEAN_HAS_FRACTION);
   VALUE(WEFT_VAR_MEAN_HAS_DIMS);
   VALUE(WEFT_VAR_MEAN_HAS_KEEPDIMS);
   VALUE(WEFT_VAR_MEAN_HAS_CORRECTION);
+  VALUE(WEFT_VAR_MEAN_HAS_FRACTION);
   VALUE(WEFT_AS_STRIDED_HAS_OFFSET);
   VALUE(WEFT_AS_STRIDED_SCATTER_HAS_OFFSET);
   VALUE(WEFT_DIAG_HAS_OFFSET);
@@ -2570,6 +2644,9 @@ static void part_12(void) {
   VALUE(WEFT_COL2IM_HAS_DILATION);
   VALUE(WEFT_IM2COL_HAS_STRIDES);
   VALUE(WEFT_IM2COL_HAS_PADS);
+}
+
+static void part_13(void) {
   VALUE(WEFT_IM2COL_HAS_DILATION);
   VALUE(WEFT_LP_POOL_HAS_STRIDES);
   VALUE(WEFT_LP_POOL_HAS_PADDING);
@@ -2581,6 +2658,7 @@ static void part_12(void) {
   VALUE(WEFT_MAX_POOL_WITH_INDICES_HAS_PADS);
   VALUE(WEFT_MAX_POOL_WITH_INDICES_HAS_CEIL_MODE);
   VALUE(WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION);
+  VALUE(WEFT_MAX_POOL_WITH_INDICES_HAS_CHANNELS_FIRST);
   VALUE(WEFT_AFFINE_GRID_HAS_ALIGN_CORNERS);
   VALUE(WEFT_GRID_SAMPLE_HAS_MODE);
   VALUE(WEFT_GRID_SAMPLE_HAS_OUTSIDE);
@@ -2596,9 +2674,11 @@ static void part_12(void) {
   VALUE(WEFT_RESIZE_HAS_MODE);
   VALUE(WEFT_RESIZE_HAS_ALIGN_CORNERS);
   VALUE(WEFT_RESIZE_HAS_SCALES);
+  VALUE(WEFT_RESIZE_HAS_ANTIALIAS);
   VALUE(WEFT_ADDMM_HAS_ALPHA);
   VALUE(WEFT_ADDMM_HAS_BETA);
   VALUE(WEFT_CDIST_HAS_P);
+  VALUE(WEFT_PDIST_HAS_P);
   VALUE(WEFT_COSINE_EMBEDDING_HAS_REDUCTION);
   VALUE(WEFT_COSINE_EMBEDDING_HAS_MARGIN);
   VALUE(WEFT_COSINE_SIMILARITY_HAS_AXIS);
@@ -2631,7 +2711,15 @@ static void part_12(void) {
   VALUE(WEFT_EIGVALSH_HAS_LOWER);
   VALUE(WEFT_SVD_HAS_FULL_MATRICES);
   VALUE(WEFT_SOLVE_HAS_LEFT_SIDE);
+  VALUE(WEFT_LU_SOLVE_HAS_TRANSPOSE_A);
+  VALUE(WEFT_ORMQR_HAS_LEFT_SIDE);
+  VALUE(WEFT_ORMQR_HAS_ADJOINT);
+  VALUE(WEFT_BATCH_NORM_RUNNING_HAS_AXIS);
+  VALUE(WEFT_BATCH_NORM_RUNNING_HAS_EPSILON);
+  VALUE(WEFT_BATCH_NORM_RUNNING_HAS_MOMENTUM);
   VALUE(WEFT_PINV_HAS_RTOL);
+  VALUE(WEFT_PINV_HAS_ATOL);
+  VALUE(WEFT_PINV_HAS_HERMITIAN);
   VALUE(WEFT_LSTSQ_HAS_RTOL);
   VALUE(WEFT_MATRIX_RANK_HAS_RTOL);
   VALUE(WEFT_MATRIX_RANK_HAS_ATOL);
@@ -2644,9 +2732,6 @@ static void part_12(void) {
   VALUE(WEFT_CHOLESKY_INVERSE_HAS_LOWER);
   VALUE(WEFT_TENSORINV_HAS_IND);
   VALUE(WEFT_CTC_LOSS_HAS_REDUCTION);
-}
-
-static void part_13(void) {
   VALUE(WEFT_CTC_LOSS_HAS_BLANK);
   VALUE(WEFT_CTC_LOSS_HAS_ZERO_INFINITY);
   VALUE(WEFT_EMBEDDING_BAG_HAS_MODE);
@@ -2762,6 +2847,9 @@ static void part_13(void) {
   OFFSET(struct weft_api_v1, tensor_to_host);
   OFFSET(struct weft_api_v1, tensor_item_f64);
   OFFSET(struct weft_api_v1, tensor_item_i64);
+}
+
+static void part_14(void) {
   OFFSET(struct weft_api_v1, tensor_to_string);
   OFFSET(struct weft_api_v1, tensor_require_grad);
   OFFSET(struct weft_api_v1, tensor_keep);
@@ -2847,9 +2935,6 @@ static void part_13(void) {
   OFFSET(struct weft_api_v1, tensor_copy);
   OFFSET(struct weft_api_v1, tensor_copy_to);
   OFFSET(struct weft_api_v1, tensor_constant_like);
-}
-
-static void part_14(void) {
   OFFSET(struct weft_api_v1, tensor_argument_like);
   OFFSET(struct weft_api_v1, op_apply_on);
   OFFSET(struct weft_api_v1, op_apply_many);
@@ -2965,6 +3050,9 @@ static void part_14(void) {
   OFFSET(struct weft_api_v1, checkpoint_reader_load_box);
   OFFSET(struct weft_api_v1, checkpoint_reader_load_many);
   OFFSET(struct weft_api_v1, checkpoint_load_into);
+}
+
+static void part_15(void) {
   OFFSET(struct weft_api_v1, file_describe);
   OFFSET(struct weft_api_v1, checkpoint_convert);
   OFFSET(struct weft_api_v1, checkpoint_salvage);
@@ -3002,6 +3090,7 @@ static void part_14(void) {
   OFFSET(struct weft_api_v1, program_compare);
   OFFSET(struct weft_api_v1, optimizer_create);
   OFFSET(struct weft_api_v1, program_report);
+  OFFSET(struct weft_api_v1, optimizer_step_if_finite);
 }
 
 int main(void) {
@@ -3020,5 +3109,6 @@ int main(void) {
   part_12();
   part_13();
   part_14();
+  part_15();
   return 0;
 }

@@ -75,7 +75,8 @@ static void pairs(void) {
       "div(bool[2], bool[2]): operand x has dtype bool; allowed are f8 of every kind, f16, bf16, f32, f64, i2 to i64, u2 to u64, c64, c128");
   BAD(wf_maximum(s, a, foreign), "maximum: y belongs to another context");
   BAD(wf_ge(s, NULL, a), "ge: x is NULL; a weft_tensor is needed");
-  BAD(wf_atan2(s, many, many), "atan2(i32[2, 3], i32[2, 3]): operand x has dtype i32; allowed are f8 of every kind, f16, bf16, f32, f64");
+  BAD(wf_atan2(s, many, many),
+      "atan2(i32[2, 3], i32[2, 3]): operand x has dtype i32; allowed are f8 of every kind, f16, bf16, f32, f64, c64, c128");
   BAD(wf_bitwise_or(s, a, a),
       "bitwise_or(f32[2, 3], f32[2, 3]): operand x has dtype f32; allowed are i2 to i64, u2 to u64, bool");
   BAD(wf_bitwise_xor(s, a, a),
@@ -91,10 +92,11 @@ static void pairs(void) {
 /* One operand: its dtypes. */
 static void single(void) {
 #define FLOATS(op) BAD(wf_##op(s, many), #op "(i32[2, 3]): operand x has dtype i32; allowed are f8 of every kind, f16, bf16, f32, f64")
-  FLOATS(cbrt); FLOATS(ceil); FLOATS(erf); FLOATS(erf_inv); FLOATS(floor); FLOATS(round_away); FLOATS(round); FLOATS(trunc); FLOATS(gelu); FLOATS(silu); FLOATS(softplus); FLOATS(elu);
+  FLOATS(ceil); FLOATS(erf); FLOATS(erf_inv); FLOATS(floor); FLOATS(round_away); FLOATS(round); FLOATS(trunc); FLOATS(gelu); FLOATS(silu); FLOATS(softplus); FLOATS(elu);
   FLOATS(leaky_relu);
 #define COMPLEX_TOO(op) \
   BAD(wf_##op(s, many), #op "(i32[2, 3]): operand x has dtype i32; allowed are f8 of every kind, f16, bf16, f32, f64, c64, c128")
+  COMPLEX_TOO(cbrt);
   COMPLEX_TOO(cos); COMPLEX_TOO(expm1); COMPLEX_TOO(log); COMPLEX_TOO(log1p); COMPLEX_TOO(sigmoid); COMPLEX_TOO(rsqrt);
   COMPLEX_TOO(sin); COMPLEX_TOO(tan); COMPLEX_TOO(tanh); COMPLEX_TOO(real); COMPLEX_TOO(imag);
   COMPLEX_TOO(exp2); COMPLEX_TOO(is_finite); COMPLEX_TOO(is_nan); COMPLEX_TOO(log2); COMPLEX_TOO(std_mean); COMPLEX_TOO(var_mean);
@@ -380,6 +382,11 @@ static void order_and_linear_algebra(void) {
   BAD(wf_inv(s, foreign), "inv: x belongs to another context");
   BAD(wf_det(s, foreign), "det: x belongs to another context");
   BAD(wf_slogdet(s, foreign), "slogdet: x belongs to another context");
+  BAD(wf_logdet(s, foreign), "logdet: x belongs to another context");
+  BAD(wf_lu_solve(s, a, many, foreign), "lu_solve: b belongs to another context");
+  BAD(wf_geqrf(s, foreign), "geqrf: x belongs to another context");
+  BAD(wf_ormqr(s, a, b, foreign), "ormqr: x belongs to another context");
+  BAD(wf_batch_norm_running(s, a, foreign, w3, w3, w3), "batch_norm_running: scale belongs to another context");
   BAD(wf_pinv(s, foreign), "pinv: x belongs to another context");
   BAD(wf_lstsq(s, foreign, a), "lstsq: a belongs to another context");
   BAD(wf_matrix_rank(s, foreign), "matrix_rank: x belongs to another context");
@@ -441,9 +448,10 @@ static void products(void) {
 
 /* Functions, activations and losses that are formulas of others: a dtype that has none, shapes that do not fit, other contexts. */
 static void formulas(void) {
-  FLOATS(sinh); FLOATS(cosh); FLOATS(asinh); FLOATS(acosh); FLOATS(atanh); FLOATS(asin); FLOATS(acos); FLOATS(atan);
+  COMPLEX_TOO(sinh); COMPLEX_TOO(cosh); COMPLEX_TOO(asinh); COMPLEX_TOO(acosh); COMPLEX_TOO(atanh); COMPLEX_TOO(asin); COMPLEX_TOO(acos);
+  COMPLEX_TOO(atan); COMPLEX_TOO(log10);
   FLOATS(erfc); FLOATS(lgamma); FLOATS(digamma); FLOATS(bessel_i0e); FLOATS(bessel_i1e); FLOATS(deg2rad); FLOATS(entr);
-  FLOATS(frac); FLOATS(log10); FLOATS(logit); FLOATS(rad2deg); FLOATS(sinc); FLOATS(celu); FLOATS(glu); FLOATS(hardshrink);
+  FLOATS(frac); FLOATS(logit); FLOATS(rad2deg); FLOATS(sinc); FLOATS(celu); FLOATS(glu); FLOATS(hardshrink);
   FLOATS(hardsigmoid); FLOATS(hardswish); FLOATS(hardtanh); FLOATS(logsigmoid); FLOATS(mish); FLOATS(selu); FLOATS(softmin);
   FLOATS(softplus_beta); FLOATS(softshrink); FLOATS(softsign); FLOATS(tanhshrink); FLOATS(nanmean); FLOATS(nansum);
   PAIR(polygamma); PAIR(zeta); PAIR(allclose); PAIR(copysign); PAIR(floor_divide); PAIR(fmax); PAIR(fmin); PAIR(hypot);
@@ -485,6 +493,7 @@ static void formulas(void) {
   BAD(wf_median(s, foreign), "median: x belongs to another context");
   BAD(wf_norm(s, foreign), "norm: x belongs to another context");
   BAD(wf_quantile(s, a, foreign), "quantile: q belongs to another context");
+  BAD(wf_nanquantile(s, a, foreign), "nanquantile: q belongs to another context");
   BAD(wf_trace(s, foreign), "trace: x belongs to another context");
 }
 
@@ -538,6 +547,8 @@ static void images_and_formulas(void) {
   BAD(wf_resize(s, foreign, WF_INTS(2)), "resize: x belongs to another context");
   BAD(wf_addmm(s, a, foreign, a), "addmm: a belongs to another context");
   BAD(wf_cdist(s, a, foreign), "cdist: y belongs to another context");
+  BAD(wf_pdist(s, foreign), "pdist: x belongs to another context");
+  BAD(wf_ragged_dot(s, a, foreign, ids), "ragged_dot: w belongs to another context");
   BAD(wf_corrcoef(s, foreign), "corrcoef: x belongs to another context");
   BAD(wf_cosine_embedding(s, a, foreign, a), "cosine_embedding: other belongs to another context");
   BAD(wf_cosine_similarity(s, a, foreign), "cosine_similarity: y belongs to another context");

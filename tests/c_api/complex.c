@@ -92,8 +92,7 @@ static void refused(void) {
   INVALID(weft_tensor_from_i64(ctx, WEFT_C128, 1, &made),
           "weft_tensor_from_i64: dtype c128 takes two numbers; weft_complex makes it of two real tensors, weft_tensor_from_host of "
           "its bytes");
-  INVALID(weft_maximum(ctx, z, z, &made),
-          "maximum(c64[], c64[]): operand x has dtype c64; allowed are f8 of every kind, f16, bf16, f32, f64, i2 to i64, u2 to u64, bool");
+  INVALID(weft_floor(ctx, z, &made), "floor(c64[]): operand x has dtype c64; allowed are f8 of every kind, f16, bf16, f32, f64");
   INVALID(weft_compare(ctx, z, z, WEFT_COMPARE_DIRECTION_LT, &made),
           "compare(c64[], c64[]): direction is lt; complex numbers are equal (eq) or not (ne), compare their abs, real or imag");
   INVALID(weft_add(ctx, z, x, &made),

@@ -100,6 +100,40 @@ static void groups_are_optimizers_side_by_side(rule kind) {
   weft_context_release(ctx);
 }
 
+/* A step that found forbids changes neither parameters nor states, and compiles nothing new. */
+static void steps_that_are_left_out(void) {
+  weft_context* ctx = new_context();
+  weft_tensor *w = ramp(ctx, DIMS(2)), *grad = ramp(ctx, DIMS(2)), *found[2], *flat = ramp(ctx, DIMS(1)), *whole;
+  weft_optimizer* adam = NULL;
+  const double rates[1] = {0.1};
+  float before[2], after[2];
+  int64_t compiled = 0;
+  int t;
+  MUST(weft_tensor_from_f64(ctx, WEFT_F32, 0, &found[0]));
+  MUST(weft_tensor_from_f64(ctx, WEFT_F32, 1, &found[1]));
+  MUST(weft_tensor_from_i64(ctx, WEFT_I32, 1, &whole));
+  MUST(weft_adam_create(ctx, &w, 1, NULL, &adam));
+  for (t = 0; t < 6; ++t) {
+    MUST(weft_tensor_to_host(w, before, sizeof before));
+    OK(weft_optimizer_step_if_finite(adam, &grad, 1, rates, 1, found[t % 3 == 2]));
+    MUST(weft_tensor_to_host(w, after, sizeof after));
+    CHECK((memcmp(before, after, sizeof after) == 0) == (t % 3 == 2));
+    if (t == 2) compiled = metric(ctx, "programs_compiled");
+  }
+  CHECK_EQUAL(metric(ctx, "programs_compiled"), compiled);
+  INVALID(weft_optimizer_step_if_finite(adam, &grad, 1, rates, 1, flat), "weft_optimizer_step_if_finite: optimizer step: found is f32[1]; it must be a float scalar");
+  INVALID(weft_optimizer_step_if_finite(adam, &grad, 1, rates, 1, whole), "weft_optimizer_step_if_finite: optimizer step: found is i32[]; it must be a float scalar");
+  FAILS_WITH(weft_optimizer_step_if_finite(adam, &grad, 1, rates, 1, NULL), WEFT_INVALID_ARGUMENT, "found");
+  INVALID(weft_optimizer_step_if_finite(adam, &grad, 1, rates, 2, found[0]), "weft_optimizer_step_if_finite: 2 learning rates for 1 groups");
+  weft_optimizer_release(adam);
+  weft_tensor_release(w);
+  weft_tensor_release(grad);
+  weft_tensor_release(flat);
+  weft_tensor_release(whole);
+  for (t = 0; t < 2; ++t) weft_tensor_release(found[t]);
+  weft_context_release(ctx);
+}
+
 static void groups_that_cannot_be(void) {
   weft_context* ctx = new_context();
   weft_tensor *w = ramp(ctx, DIMS(2)), *grad = ramp(ctx, DIMS(2));
@@ -240,6 +274,7 @@ int main(void) {
   groups_are_optimizers_side_by_side(kSgd);
   groups_are_optimizers_side_by_side(kAdam);
   groups_are_optimizers_side_by_side(kAdamW);
+  steps_that_are_left_out();
   groups_that_cannot_be();
   clips(1, 2, WEFT_F32, 3e-7);
   clips(1, 2, WEFT_F64, 3e-7);

@@ -2,8 +2,9 @@
 import torch
 
 from mapping import MAPPED, NAMES, SUMS, Refused, argument, axis_of, maps, pair, unary  # noqa: F401
+from mapping_sequences import any_equal
 
-for _name in ("sinh", "cosh", "asinh", "acosh", "atanh", "asin", "acos", "atan", "erfc", "lgamma", "digamma", "log10", "deg2rad", "rad2deg",
+for _name in ("sinh", "cosh", "asinh", "acosh", "atanh", "asin", "acos", "atan", "erfc", "lgamma", "log10", "deg2rad", "rad2deg",
               "reciprocal", "sinc"):
     unary(_name, _name, floats=True)
 unary("special.i0e", "bessel_i0e", floats=True)
@@ -43,6 +44,11 @@ def signbit(t, s):
 def polygamma(t, s):
     # OpInfo calls polygamma(x, n) through a lambda.
     dtype = s.input.dtype if s.input.is_floating_point() else torch.float32
+    if dtype == torch.float64 and argument(s, 0, "n", 0) == 1:
+        raise Refused("digits")
+    if bool(((s.input <= 0) & (s.input == s.input.double().floor())).any()):
+        raise Refused("poles")
+    t.no_gradient = dtype == torch.float64  # PyTorch's trigamma has some nine digits
     return t.op("polygamma", t(float(argument(s, 0, "n", 0)), dtype), t(s.input, dtype))
 
 
@@ -53,8 +59,8 @@ def of_floats(torch_name, weft_name):
         return t.op(weft_name, *pair(t, s.input, s.args[0], dtype if dtype.is_floating_point or dtype.is_complex else torch.float32))
 
 
-for _name, _own in (("special.zeta", "zeta"), ("xlogy", "xlogy"), ("special.xlog1py", "xlog1py"), ("logaddexp", "logaddexp"),
-                    ("logaddexp2", "logaddexp2"), ("igamma", "igamma"), ("igammac", "igammac"), ("hypot", "hypot"), ("copysign", "copysign"), ("nextafter", "nextafter")):
+for _name, _own in (("xlogy", "xlogy"), ("special.xlog1py", "xlog1py"), ("logaddexp", "logaddexp"),
+                    ("logaddexp2", "logaddexp2"), ("igamma", "igamma"), ("igammac", "igammac"), ("hypot", "hypot"), ("copysign", "copysign")):
     of_floats(_name, _own)
 
 
@@ -98,6 +104,29 @@ def logical_not(t, s):
     return t.op("logical_not", t(s.input))
 
 
+@maps("digamma")
+def digamma(t, s):
+    if bool((s.input == 0).any()):
+        raise Refused("poles")
+    t.no_gradient = s.input.dtype == torch.float64  # PyTorch's has some nine digits
+    return t.op("digamma", t(s.input, s.input.dtype if s.input.is_floating_point() else torch.float32))
+
+
+@maps("special.zeta")
+def zeta(t, s):
+    x, q = torch.broadcast_tensors(*(torch.as_tensor(v).detach().double() for v in (s.input, s.args[0])))
+    if bool(((q <= 0) & (q == q.floor())).any()):
+        raise Refused("poles")
+    dtype = torch.result_type(s.input, s.args[0])
+    return t.op("zeta", *pair(t, s.input, s.args[0], dtype if dtype.is_floating_point else torch.float32))
+
+
+@maps("nextafter")
+def nextafter(t, s):
+    t.no_gradient = True  # a step of the last place has none here
+    return t.op("nextafter", *pair(t, s.input, s.args[0]))
+
+
 @maps("div/trunc_rounding")
 def trunc_divide(t, s):
     return t.op("trunc_divide", *pair(t, s.input, s.args[0]))
@@ -105,6 +134,8 @@ def trunc_divide(t, s):
 
 @maps("ldexp")
 def ldexp(t, s):
+    if s.input.is_complex():
+        raise Refused("dtype")
     dtype = s.input.dtype if s.input.is_floating_point() else torch.float32
     return t.op("ldexp", t(s.input, dtype), t(s.args[0]))
 
@@ -112,6 +143,8 @@ def ldexp(t, s):
 @maps("logit")
 def logit(t, s):
     eps = argument(s, 0, "eps")
+    if eps is not None and eps > 0.5:
+        raise Refused("negative width")
     x = t(s.input, s.input.dtype if s.input.is_floating_point() else torch.float32)
     return t.op("logit", x, **({} if eps is None else {"eps": float(eps)}))
 
@@ -127,15 +160,17 @@ def round_decimals(t, s):
     return t.op("round_decimals", t(s.input), decimals=int(s.kwargs["decimals"]))
 
 
-@maps("lerp")
+@maps("lerp", sums=True)
 def lerp(t, s):
     dtype = torch.result_type(s.input, s.args[0])
     return t.op("lerp", t(s.input, dtype), t(s.args[0], dtype), t(argument(s, 1, "weight"), dtype))
 
 
-@maps("addcmul", "addcdiv")
+@maps("addcmul", "addcdiv", sums=True)
 def scaled(t, s):
     dtype = torch.promote_types(torch.result_type(s.input, s.args[0]), s.args[1].dtype)
+    if isinstance(s.kwargs.get("value", 1), complex):
+        raise Refused("alpha")
     return t.op(s.name, t(s.input, dtype), t(s.args[0], dtype), t(s.args[1], dtype), value=float(s.kwargs.get("value", 1)))
 
 
@@ -152,8 +187,14 @@ def isclose(t, s):
 
 # --- activations -----------------------------------------------------------------------------------------------------
 
-for _name in ("hardsigmoid", "hardswish", "logsigmoid", "mish", "selu", "softsign", "tanhshrink"):
+for _name in ("hardswish", "logsigmoid", "mish", "selu", "softsign", "tanhshrink"):
     unary("nn.functional." + _name, _name)
+
+
+@maps("nn.functional.hardsigmoid")
+def hardsigmoid(t, s):
+    t.no_gradient = s.input.dtype == torch.float64  # PyTorch's sixth is one of f32
+    return t.op("hardsigmoid", t(s.input))
 
 
 def attributes(torch_name, weft_name, **names):
@@ -164,7 +205,15 @@ def attributes(torch_name, weft_name, **names):
 
 
 attributes("nn.functional.celu", "celu", alpha=("alpha", 1.0))
-attributes("nn.functional.hardshrink", "hardshrink", lambd=("lambd", 0.5))
+
+
+@maps("nn.functional.hardshrink")
+def hardshrink(t, s):
+    if (width := float(argument(s, 0, "lambd", 0.5))) < 0:
+        raise Refused("negative width")
+    return t.op("hardshrink", t(s.input), lambd=width)
+
+
 attributes("nn.functional.softshrink", "softshrink", lambd=("lambd", 0.5))
 attributes("nn.functional.threshold", "threshold", threshold=("threshold", 0.0), value=("value", 0.0))
 
@@ -189,23 +238,41 @@ def loss(torch_name, weft_name, *options):
     def call(t, s):
         given = {name: s.kwargs[name] for name in options if name in s.kwargs}
         given = {name: float(x) if isinstance(x, (int, float)) and not isinstance(x, bool) else x for name, x in given.items()}
-        return t.op(weft_name, t(s.input), *[t(x, s.input.dtype) for x in s.args if isinstance(x, torch.Tensor)], reduction=s.kwargs.get("reduction", "mean"), **given)
+        tensors = [x for x in (s.input, *s.args) if isinstance(x, torch.Tensor)]
+        dtype = max((x.dtype for x in tensors), key=lambda d: (d.is_complex, d == s.input.dtype))
+        return t.op(weft_name, *[t(x, dtype) for x in tensors], reduction=s.kwargs.get("reduction", "mean"), **given)
 
 
 loss("nn.functional.l1_loss", "l1")
 loss("nn.functional.smooth_l1_loss", "smooth_l1", "beta")
 loss("nn.functional.huber_loss", "huber", "delta")
 loss("nn.functional.kl_div", "kl_div", "log_target")
-loss("nn.functional.poisson_nll_loss", "poisson_nll", "log_input", "full", "eps")
-loss("nn.functional.gaussian_nll_loss", "gaussian_nll", "full", "eps")
 loss("nn.functional.hinge_embedding_loss", "hinge_embedding", "margin")
 loss("nn.functional.margin_ranking_loss", "margin_ranking", "margin")
 loss("nn.functional.soft_margin_loss", "soft_margin")
 loss("nn.functional.triplet_margin_loss", "triplet_margin", "margin", "p", "eps", "swap")
 
 
+@maps("nn.functional.gaussian_nll_loss", sums=True)
+def gaussian_nll(t, s):
+    """A variance without the last dimension is one of each row."""
+    (y, var), given = s.args[:2], {name: s.kwargs[name] for name in ("full", "eps") if name in s.kwargs}
+    shape = list(torch.broadcast_shapes(s.input.shape, y.shape))
+    rows = t(var) if var.shape == s.input.shape or list(var.shape[:-1]) == shape[:-1] and var.ndim == len(shape) else t.op("reshape", t(var), shape=[*var.shape, 1])
+    x, y, var = (t.op("broadcast_to", v, shape=shape) for v in (t(s.input), t(y), rows))
+    return t.op("gaussian_nll", x, y, var, reduction=s.kwargs.get("reduction", "mean"), **given)
+
+
+@maps("nn.functional.poisson_nll_loss", sums=True)
+def poisson_nll(t, s):
+    t.no_gradient = bool((s.args[0] == 0).any())  # PyTorch's is NaN along counts of 0, by a logarithm that it does not choose
+    given = {"log_input": s.kwargs.get("log_input", True), "full": s.kwargs.get("full", False), "eps": float(s.kwargs.get("eps", 1e-8))}
+    return t.op("poisson_nll", t(s.input), t(s.args[0], s.input.dtype), reduction=s.kwargs.get("reduction", "mean"), **given)
+
+
 @maps("nn.functional.binary_cross_entropy", sums=True)
 def bce(t, s):
+    t.no_second = True  # PyTorch adds 1e-12 to what it divides by
     weight = s.kwargs.get("weight")
     return t.op("bce", t(s.input), t(s.args[0]), t(weight) if weight is not None else None, reduction=s.kwargs.get("reduction", "mean"))
 
@@ -220,21 +287,25 @@ def bce_with_logits(t, s):
 
 @maps("trace")
 def trace(t, s):
-    return t.op("trace", t(s.input, None if s.input.is_floating_point() else torch.int64))
+    return t.op("trace", t(s.input, None if s.input.is_floating_point() or s.input.is_complex() else torch.int64))
 
 
 @maps("kthvalue")
 def kthvalue(t, s):
+    if s.input.ndim and any_equal(s.input, argument(s, 1, "dim", -1)):
+        raise Refused("equal elements")
     return t.op("kthvalue", t(s.input), k=int(s.args[0]), axis=axis_of(argument(s, 1, "dim", -1), max(1, s.input.dim())),
                 keepdims=bool(argument(s, 2, "keepdim", False)))
 
 
-@maps("quantile")
+@maps("quantile", "nanquantile")
 def quantile(t, s):
-    if argument(s, 1, "dim") is None:
-        raise Refused("slices")
-    return t.op("quantile", t(s.input), t(s.args[0], s.input.dtype), axis=axis_of(argument(s, 1, "dim"), max(1, s.input.dim())),
-                keepdims=bool(argument(s, 2, "keepdim", False)), interpolation=s.kwargs.get("interpolation", "linear"))
+    dim, keep, x = argument(s, 1, "dim"), bool(argument(s, 2, "keepdim", False)), t(s.input)
+    q, how = t(s.args[0], s.input.dtype), {"interpolation": s.kwargs.get("interpolation", "linear")}
+    if dim is not None:
+        return t.op(s.name, x, q, axis=axis_of(dim, max(1, s.input.dim())), keepdims=keep, **how)
+    y = t.op(s.name, t.op("reshape", x, shape=[s.input.numel()]), q, axis=0, **how)
+    return t.op("reshape", y, shape=list(s.result.shape)) if keep else y
 
 
 @maps("count_nonzero")

@@ -3,12 +3,14 @@ import math
 
 import torch
 
-from mapping import NAMES, Refused, argument, axes_of, axis_of, maps
+from mapping import NAMES, Refused, argument, axes_of, axis_of, far, maps
 from mapping_images import of_i32
 
 
 def scales(s):
     """alpha and beta. Of integers PyTorch cuts them off; ours are whole there."""
+    if any(isinstance(s.kwargs.get(name, 1), complex) for name in ("alpha", "beta")):
+        raise Refused("alpha")
     given = {name: float(s.kwargs.get(name, 1)) for name in ("alpha", "beta")}
     if not s.result.is_floating_point() and any(x != int(x) for x in given.values()):
         raise Refused("alpha")
@@ -73,29 +75,31 @@ def cdist(t, s):
 
 @maps("linalg.vander", sums=True)
 def vander(t, s):
-    x = t(s.input, None if s.input.is_floating_point() else torch.int64)
+    x = t(s.input, None if s.input.is_floating_point() or s.input.is_complex() else torch.int64)
+    if not s.input.ndim:
+        return t.op("reshape", t.op("vander", t.op("reshape", x, shape=[1]), count=int(s.kwargs.get("N") or 1), increasing=True), shape=list(s.result.shape))
     return t.op("vander", x, count=int(s.kwargs.get("N") or s.input.shape[-1]), increasing=True)
 
 
 @maps("linalg.matrix_power", sums=True)
 def matrix_power(t, s):
-    if s.args[0] < 0:
-        raise Refused("inverse")
     return t.op("matrix_power", t(s.input), n=s.args[0])
 
 
 @maps("linalg.multi_dot", sums=True)
 def multi_dot(t, s):
-    found = t(s.input[0])
+    up = wide(s.result.dtype)
+    found = t(s.input[0], up)
     for x in s.input[1:]:
-        found = t.op("matmul", found, t(x))
-    return found
+        found = t.op("matmul", found, t(x, up))
+    return t.convert(found, s.result.dtype)
 
 
 # --- statistics ------------------------------------------------------------------------------------------------------
 
 @maps("logcumsumexp", sums=True)
 def logcumsumexp(t, s):
+    t.no_gradient = far(s.input)
     return t.op("logcumsumexp", t(s.input), axis=row_axis(argument(s, 0, "dim"), s.input))
 
 
@@ -133,6 +137,7 @@ def cov(t, s):
     up = wide(s.result.dtype)
     if s.name == "corrcoef":
         return t.op("corrcoef", t(s.input, s.result.dtype))
+    t.no_gradient = up != s.input.dtype and s.kwargs.get("aweights") is not None  # 0 up to rounding, along weights of f32
     counts, weights = (t(v, up) if v is not None else None for v in (s.kwargs.get("fweights"), s.kwargs.get("aweights")))
     return t.convert(t.op("cov", t(s.input, up), counts, weights, correction=int(s.kwargs.get("correction", 1))), s.result.dtype)
 
@@ -170,7 +175,7 @@ def vector_norm(t, s):
 @maps("dist", sums=True)
 def dist(t, s):
     up = wide(s.input.dtype)
-    return t.convert(t.op("norm", t.op("sub", t(s.input, up), t(s.args[0], up)), p=float(argument(s, 1, "p", 2))), s.input.dtype)
+    return t.convert(t.op("norm", t.op("sub", t(s.input, up), t(s.args[0], up)), p=float(argument(s, 1, "p", 2))), s.result.dtype)
 
 
 @maps("nn.functional.pairwise_distance", sums=True)
@@ -252,7 +257,7 @@ def cosine_embedding(t, s):
 
 @maps("fill")
 def fill(t, s):
-    return t.op("broadcast_to", t(s.args[0], s.input.dtype), shape=list(s.input.shape))
+    return t.op("broadcast_to", t(argument(s, 0, "value"), s.input.dtype), shape=list(s.input.shape))
 
 
 @maps("bucketize")
@@ -301,6 +306,7 @@ def combinations(t, s):
 @maps("mvlgamma/mvlgamma_p_1", "mvlgamma/mvlgamma_p_3", "mvlgamma/mvlgamma_p_5", sums=True)
 def mvlgamma(t, s):
     dtype = s.input.dtype if s.input.is_floating_point() else torch.float32
+    t.no_second = True  # PyTorch's have some nine digits
     return t.op("mvlgamma", t(s.input, dtype), p=int(argument(s, 0, "p", 1)))
 
 
@@ -344,8 +350,9 @@ def normalize(t, s):
     p, dim, eps = float(argument(s, 0, "p", 2.0)), int(argument(s, 1, "dim", 1)), float(argument(s, 2, "eps", 1e-12))
     dtype = s.input.dtype
     up = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
-    x = t(s.input, up)
-    return t.convert(t.op("div", x, t.op("maximum", t.op("norm", x, p=p, dims=[dim], keepdims=True), t(eps, up))), dtype)
+    x, part = t(s.input, up), {torch.complex64: torch.float32, torch.complex128: torch.float64}.get(up, up)
+    size = t.op("maximum", t.op("norm", x, p=p, dims=[dim], keepdims=True), t(eps, part))
+    return t.convert(t.op("div", x, t.convert(size, up)), dtype)
 
 
 @maps("nn.functional.rrelu")

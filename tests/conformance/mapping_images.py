@@ -70,23 +70,31 @@ def resize(t, s):
     mode = s.variant or s.name.rsplit("_", 1)[1]
     own = {"nearest": "nearest", "nearest-exact": "nearest_exact", "bicubic": "cubic", "area": "area"}.get(mode, "linear")
     scale, align = argument(s, 1, "scale_factor"), bool(s.kwargs.get("align_corners", s.name.endswith("upsample_bilinear")))
-    if s.kwargs.get("antialias"):
-        raise Refused("antialias")
     scales = None if scale is None or s.kwargs.get("recompute_scale_factor") or own == "area" else [float(v) for v in (scale if isinstance(scale, (list, tuple)) else [scale] * n)]
-    y = t.op("resize", x, size=list(s.result.shape[2:]), mode=own, align_corners=align, scales=scales)
+    y = t.op("resize", x, size=list(s.result.shape[2:]), mode=own, align_corners=align, scales=scales, antialias=bool(s.kwargs.get("antialias")))
     return channels_first(t, y, n, batched)
 
 
-@maps("nn.functional.grid_sample", "grid_sampler_2d", sums=True)
+@maps("nn.functional.grid_sample", "grid_sampler_2d", "grid_sampler_3d", sums=True)
 def grid_sample(t, s):
-    if s.input.ndim != 4:
-        raise Refused("sampled volumes")
     modes, outsides = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
     mode, outside, align = argument(s, 1, "mode", "bilinear"), argument(s, 2, "padding_mode", "zeros"), bool(argument(s, 3, "align_corners", False))
     mode, outside = modes[mode] if isinstance(mode, int) else mode, outsides[outside] if isinstance(outside, int) else outside
-    x, _ = image(t, s.input, 2)
+    n = s.input.ndim - 2
+    x, _ = image(t, s.input, n)
     own = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}[mode]
-    return channels_first(t, t.op("grid_sample", x, t(s.args[0]), mode=own, outside=outside, align_corners=align), 2, True)
+    if own == "cubic" and n == 3:
+        raise Refused("volumes")
+    return channels_first(t, t.op("grid_sample", x, t(s.args[0]), mode=own, outside=outside, align_corners=align), n, True)
+
+
+@maps("_upsample_bilinear2d_aa", sums=True)
+def smooth(t, s):
+    x, _ = image(t, s.input, 2)
+    given = [s.kwargs.get(name) for name in ("scales_h", "scales_w")]
+    scales = [float(v) for v in given] if None not in given else None
+    y = t.op("resize", x, size=list(s.result.shape[2:]), mode="linear", align_corners=bool(s.kwargs.get("align_corners")), antialias=True, scales=scales)
+    return channels_first(t, y, 2, True)
 
 
 @maps("nn.functional.pixel_shuffle", "nn.functional.pixel_unshuffle", "nn.functional.channel_shuffle")

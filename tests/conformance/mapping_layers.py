@@ -8,7 +8,7 @@ from mapping_sequences import any_equal, typed
 
 @maps("einsum", sums=True)
 def einsum(t, s):
-    return t.op("einsum", [t(x) for x in s.input], equation=s.args[0])
+    return t.op("einsum", [t(x, s.result.dtype) for x in s.input], equation=s.args[0])
 
 
 @maps("nn.functional.embedding_bag", sums=True)

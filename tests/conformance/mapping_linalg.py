@@ -1,5 +1,7 @@
 """mapping.py's entries for decompositions and solutions. What has a sign of its own to choose (eigenvectors, singular vectors) is judged by
 tests/ops/numpy_linalg.py and linalg_gradient_test.py."""
+import torch
+
 from mapping import Refused, argument, maps
 
 
@@ -17,7 +19,7 @@ def solve(t, s):
     return [x, t.constant(s.result[1].numpy())] if s.name == "linalg.solve_ex" else x
 
 
-@maps("linalg.inv", "linalg.inv_ex", "inverse", sums=True)
+@maps("linalg.inv", "linalg.inv_ex", sums=True)
 def inv(t, s):
     x = t.op("inv", t(s.input))
     return [x, t.constant(s.result[1].numpy())] if s.name == "linalg.inv_ex" else x
@@ -35,11 +37,10 @@ def slogdet(t, s):
 
 @maps("logdet", sums=True)
 def logdet(t, s):
-    sign, log = t.op("slogdet", t(s.input))
-    return t.op("add", log, t.op("log", sign))  # of -1 it is NaN
+    return t.op("logdet", t(s.input))
 
 
-@maps("linalg.cholesky", "cholesky", sums=True)
+@maps("linalg.cholesky", sums=True)
 def cholesky(t, s):
     t.no_gradient = True  # ours is that of the triangle which is read, PyTorch's that of both
     return t.op("cholesky", t(s.input), lower=not argument(s, 0, "upper", False))
@@ -67,9 +68,9 @@ def solve_triangular(t, s):
     return t.op("triangular_solve", t(a), t(b), lower=not s.kwargs["upper"], left_side=bool(s.kwargs.get("left", True)), unit_diagonal=bool(s.kwargs.get("unitriangular", False)))
 
 
-@maps("linalg.qr", "qr", sums=True)
+@maps("linalg.qr", sums=True)
 def qr(t, s):
-    mode = argument(s, 0, "mode", "reduced") if s.name == "linalg.qr" else "reduced" if argument(s, 0, "some", True) else "complete"
+    mode = argument(s, 0, "mode", "reduced")
     if mode == "r":
         raise Refused("r alone")
     return t.op("qr", t(s.input), full_matrices=mode == "complete")
@@ -86,12 +87,13 @@ def eigvalsh(t, s):
     return t.op("eigvalsh", t(s.input), lower=argument(s, 0, "UPLO", "L") in "lL")
 
 
-@maps("linalg.pinv", "pinverse", sums=True)
+@maps("linalg.pinv", "linalg.pinv/hermitian", "pinverse", sums=True)
 def pinv(t, s):
-    if s.kwargs.get("hermitian") or s.kwargs.get("atol") is not None or hasattr(s.kwargs.get("rtol"), "shape"):
+    given = {"rtol": s.kwargs.get("rtol", s.kwargs.get("rcond", s.args[0] if s.args else None)), "atol": s.kwargs.get("atol")}
+    if any(getattr(x, "shape", ()) for x in given.values()):
         raise Refused("tolerances as tensors")
-    rtol = s.kwargs.get("rtol", s.kwargs.get("rcond", s.args[0] if s.args else None))
-    return t.op("pinv", t(s.input), rtol=None if rtol is None else float(rtol))
+    t.no_gradient = bool(s.kwargs.get("hermitian"))  # ours is that of the triangle which is read
+    return t.op("pinv", t(s.input), hermitian=bool(s.kwargs.get("hermitian")), **{k: float(x) for k, x in given.items() if x is not None})
 
 
 @maps("linalg.matrix_rank", sums=True)
@@ -108,13 +110,14 @@ def cond(t, s):
     return t.op("cond", t(s.input), **({"kind": p} if p in ("fro", "nuc") else {"p": float(2 if p is None else p)}))
 
 
-@maps("matrix_exp", "linalg.matrix_exp", sums=True)
+@maps("matrix_exp", sums=True)
 def matrix_exp(t, s):
     return t.op("matrix_exp", t(s.input))
 
 
 @maps("linalg.householder_product", sums=True)
 def householder_product(t, s):
+    t.no_gradient = s.input.dtype == torch.complex128  # the samples' reflectors are long: large terms cancel
     return t.op("householder_product", t(s.input), t(s.args[0]))
 
 

@@ -12,7 +12,8 @@ from mapping import NAMES, Refused, argument, maps
 
 @maps("matmul", "mm", "bmm", "mv", "dot", "vdot", sums=True)
 def matmul(t, s):
-    return t.op("matmul", t(s.input), t(s.args[0]))
+    x = t(s.input)
+    return t.op("matmul", t.op("conj", x) if s.name == "vdot" and s.input.is_complex() else x, t(s.args[0]))
 
 
 @maps("__rmatmul__", sums=True)
@@ -89,8 +90,6 @@ def conv(t, s):
     batched = s.input.ndim == n + 2
     stride, padding = many(argument(s, 2, "stride", 1), n), argument(s, 3, "padding", 0)
     dilation, groups = many(argument(s, 4, "dilation", 1), n), argument(s, 5, "groups", 1)
-    if s.input.is_complex():
-        raise Refused("complex")
     if isinstance(padding, str):
         same = {"padding": padding}
     else:
@@ -110,8 +109,6 @@ def conv_transpose(t, s):
     stride, padding = many(argument(s, 2, "stride", 1), n), many(argument(s, 3, "padding", 0), n)
     extra, groups = many(argument(s, 4, "output_padding", 0), n), argument(s, 5, "groups", 1)
     dilation = many(argument(s, 6, "dilation", 1), n)
-    if s.input.is_complex():
-        raise Refused("complex")
     x = channels_last(t, t(s.input), n, batched)
     kernel, up = t(w), wide(t, s.input) if b is not None else None
     inputs, outputs = w.shape[0], w.shape[1]

@@ -184,11 +184,11 @@ def cartesian_prod(t, s):
     return t.op("cartesian_prod", [t(x) for x in xs]) if len(xs) > 1 else t(s.input)
 
 
-@maps("flatten", "clone", "contiguous", "positive", "resolve_conj", "resolve_neg", "alias_copy", "conj", "conj_physical", "real")
+@maps("flatten", "clone", "contiguous", "positive", "resolve_conj", "resolve_neg", "alias_copy", "conj", "conj_physical", "real", "imag")
 def same(t, s):
     """Of real numbers: the elements in their order."""
-    if s.input.is_complex():
-        raise Refused("complex")
+    if s.input.is_complex() and s.name in ("conj", "conj_physical", "real", "imag"):
+        return t.op(s.name.split("_")[0], t(s.input))
     return t.op("reshape", t(s.input), shape=list(s.result.shape))
 
 
@@ -203,11 +203,11 @@ def sum_to_size(t, s):
 
 @maps("float_power")
 def float_power(t, s):
-    if s.input.is_complex() or (isinstance(s.args[0], torch.Tensor) and s.args[0].is_complex()):
-        raise Refused("complex")
-    return t.op("pow", t(s.input, torch.float64), t(s.args[0], torch.float64))
+    return t.op("pow", t(s.input, s.result.dtype), t(s.args[0], s.result.dtype))
 
 
 @maps("isreal")
 def isreal(t, s):
+    if s.input.is_complex():
+        return t.op("eq", t.op("imag", t(s.input)), t(0.0, s.input.real.dtype))
     return t.op("full", shape=list(s.input.shape), value=1.0, dtype=NAMES[torch.bool])

@@ -49,9 +49,11 @@ def arange(t, s):
 
 @maps("linspace", "linspace/tensor_overload")
 def linspace(t, s):
-    if not s.result.is_floating_point():
-        raise Refused("complex" if s.result.is_complex() else "dtype")
-    return t.op("linspace", start=float(s.input), stop=float(s.args[0]), count=s.args[1], dtype=NAMES[s.result.dtype])
+    if not s.result.is_floating_point() and not s.result.is_complex():
+        raise Refused("dtype")
+    start, stop = complex(s.input), complex(s.args[0])
+    ends = {"start_imaginary": start.imag, "stop_imaginary": stop.imag} if s.result.is_complex() else {}
+    return t.op("linspace", start=start.real, stop=stop.real, count=s.args[1], dtype=NAMES[s.result.dtype], **ends)
 
 
 @maps("tril", "triu")
@@ -111,11 +113,9 @@ def sort(t, s):
 @maps("topk")
 def topk(t, s):
     axis = axis_of(argument(s, 1, "dim", -1), s.input.ndim)
-    if not argument(s, 2, "largest", True):
-        raise Refused("largest")
     if any_equal(s.input, axis):
         raise Refused("equal elements")
-    values, indices = t.op("top_k", t(s.input), k=s.args[0], axis=axis)
+    values, indices = t.op("top_k", t(s.input), k=s.args[0], axis=axis, largest=bool(argument(s, 2, "largest", True)))
     return [values, typed(indices, "i32")]
 
 

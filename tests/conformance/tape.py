@@ -50,12 +50,13 @@ class Case:
         self.name, self.operator, self.tape = name, operator, tape
         self.expected = []
         self.gradients = []  # (output number, (dtype, raw cotangent), [(input number, expectation)])
+        self.seconds = []  # as gradients, with [(input number, (dtype, raw cotangent of its gradient))] before the expectations
 
 
 def run(ctx, case):
     """Faults of one case: [(where, text)], empty where Weft agrees. Raises weft.WeftError where a call is refused."""
     tape = case.tape
-    wanted = {i for _, _, pairs in case.gradients for i, _ in pairs}
+    wanted = {i for _, _, pairs in case.gradients for i, _ in pairs} | {i for *_, pairs in case.seconds for i, _ in pairs}
     inputs = [ctx.tensor(raw, dtype) for dtype, raw in tape.inputs]
     for i in wanted:
         inputs[i].require_grad()
@@ -67,9 +68,10 @@ def run(ctx, case):
     grads = []
     for output, (dtype, raw), pairs in case.gradients:
         try:
-            grads.append(ctx.grad(outputs[output], [inputs[i] for i, _ in pairs], ctx.tensor(raw, dtype)))
+            grads.append(slopes_of(ctx, outputs[output], [inputs[i] for i, _ in pairs], ctx.tensor(raw, dtype)))
         except weft.WeftError as error:
             raise weft.WeftError(error.code, f"gradient: {error.message}") from None
+    seconds = [second_order(ctx, outputs, inputs, second) for second in case.seconds]
     faults = []
     for number, (tensor, expectation) in enumerate(zip(outputs, case.expected, strict=True)):
         text = compare(tensor.dtype, tensor.numpy(), expectation)
@@ -80,15 +82,54 @@ def run(ctx, case):
             text = compare(tensor.dtype, tensor.numpy(), expectation)
             if text:
                 faults.append((f"gradient of input {i}", text))
+    for (*_, pairs), tensors in zip(case.seconds, seconds, strict=True):
+        for (i, expectation), tensor in zip(pairs, tensors, strict=True):
+            text = compare(tensor.dtype, tensor.numpy(), expectation)
+            if text:
+                faults.append((f"second gradient of input {i}", text))
     return faults
 
 
+def slopes_of(ctx, y, xs, cotangent):
+    """Gradients; zeros where y depends on none of xs, which Weft says as an error."""
+    try:
+        return ctx.grad(y, xs, cotangent)
+    except weft.WeftError as error:
+        if "does not depend on any tensor" not in error.message:
+            raise
+        return [ctx.tensor(np.zeros(x.shape, weft.storage(x.dtype)), x.dtype) for x in xs]
+
+
+def second_order(ctx, outputs, inputs, second):
+    """Gradients of an output's gradients: one a wanted input, added up over the gradients that have cotangents."""
+    output, (dtype, raw), first, pairs = second
+    xs = [inputs[i] for i, _ in pairs]
+    try:
+        slopes = slopes_of(ctx, outputs[output], [inputs[i] for i, _ in first], ctx.tensor(raw, dtype))
+        total = None
+        for slope, (_, (dtype, raw)) in zip(slopes, first, strict=True):
+            found = slopes_of(ctx, slope, xs, ctx.tensor(raw, dtype))
+            total = found if total is None else [ctx.add(a, b) for a, b in zip(total, found)]
+        return total
+    except weft.WeftError as error:
+        raise weft.WeftError(error.code, f"second gradient: {error.message}") from None
+
+
+def plain(dtype, raw):
+    """Elements as float64; both parts of complex ones, along one axis more."""
+    if dtype not in weft.PARTS:
+        return np.asarray(weft.decode(dtype, raw))
+    return np.asarray(raw).reshape((*np.shape(raw), 1)).view(weft.storage(weft.PARTS[dtype])).astype("f8")
+
+
 def compare(dtype, raw, expectation):
-    """"" where the elements are right, else the worst of them."""
+    """"" where the elements are right, else the worst of them. Complex numbers that are not finite are equal to one
+    another, and places and counts may be i32 where PyTorch has i64."""
     want_dtype, reference, allowed = expectation
-    if raw.shape != reference.shape:
-        return f"shape {list(raw.shape)}, not {list(reference.shape)}"
-    if dtype != want_dtype:
+    shape = reference.shape[:-1] if want_dtype in weft.PARTS else reference.shape
+    if raw.shape != shape:
+        return f"shape {list(raw.shape)}, not {list(shape)}"
+    if dtype != want_dtype and (dtype, want_dtype) != ("i32", "i64"):  # places and counts
         return f"dtype {dtype}, not {want_dtype}"
     if allowed is None:
         bad = raw.astype(object) != reference.astype(object) if raw.dtype != reference.dtype else raw != reference
@@ -96,10 +137,12 @@ def compare(dtype, raw, expectation):
             return ""
         at = np.argwhere(bad)[0]
         return f"{bad.sum()} of {bad.size} elements differ: {raw[tuple(at)]}, not {reference[tuple(at)]} at {at.tolist()}"
-    found = weft.decode(dtype, raw)
-    excess = error_of(dtype, found, reference)
+    found = plain(dtype, raw)
+    excess = error_of(weft.PARTS.get(dtype, dtype), found, reference)
     with np.errstate(all="ignore"):
-        bad = ~(excess <= allowed)
+        bad = ~((excess <= allowed) | (allowed == np.inf))
+        if dtype in weft.PARTS:
+            bad &= np.isfinite(found).all(-1, keepdims=True) | np.isfinite(reference).all(-1, keepdims=True)
         if not np.any(bad):
             return ""
         ratio = np.where(bad, np.where(np.isnan(excess), np.inf, excess / np.maximum(allowed, 1e-320)), 0)
@@ -140,7 +183,9 @@ def save(path, cases):
         texts.append({
             "name": case.name, "operator": case.operator, "inputs": [[d, put(raw)] for d, raw in tape.inputs],
             "calls": tape.calls, "outputs": tape.outputs, "expected": [expectation(e) for e in case.expected],
-            "gradients": [[o, [d, put(raw)], [[i, expectation(e)] for i, e in pairs]] for o, (d, raw), pairs in case.gradients]})
+            "gradients": [[o, [d, put(raw)], [[i, expectation(e)] for i, e in pairs]] for o, (d, raw), pairs in case.gradients],
+            "seconds": [[o, [d, put(raw)], [[i, [f, put(r)]] for i, (f, r) in first], [[i, expectation(e)] for i, e in pairs]]
+                        for o, (d, raw), first, pairs in case.seconds]})
     # All elements of one type in one stream: thousands of small members would be larger than what they hold.
     streams, sizes, places = collections.defaultdict(list), collections.Counter(), []
     for array in arrays:
@@ -180,5 +225,7 @@ def load(path):
         case = Case(t["name"], t["operator"], tape)
         case.expected = [expectation(e) for e in t["expected"]]
         case.gradients = [(o, (c[0], get(c[1])), [(i, expectation(e)) for i, e in pairs]) for o, c, pairs in t["gradients"]]
+        case.seconds = [(o, (c[0], get(c[1])), [(i, (u[0], get(u[1]))) for i, u in first], [(i, expectation(e)) for i, e in pairs])
+                        for o, c, first, pairs in t["seconds"]]
         cases.append(case)
     return cases

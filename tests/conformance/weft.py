@@ -31,6 +31,7 @@ DTYPES = {name: _ENUMS["weft_dtype"]["WEFT_" + _C_NAME.get(name, name.upper())] 
 _DTYPE_NAMES = {code: name for name, code in DTYPES.items()}
 _OF_NUMPY = {np.dtype(storage): name for name, storage in _STORAGE.items() if name != "bf16"}
 FLOATS = ("f16", "bf16", "f32", "f64")
+PARTS = {"complex<f32>": "f32", "complex<f64>": "f64"}  # complex types, and those of their parts
 # Bits of the significand with the hidden one, and the exponent of the smallest normal number.
 _FORMAT = {"f16": (11, -14), "bf16": (8, -126), "f32": (24, -126), "f64": (53, -1022)}
 

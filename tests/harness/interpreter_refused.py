@@ -30,7 +30,3 @@ def refused():
     yield "set_dimension_size", main(f"%a: {f}, %n: tensor<i32>", "tensor<?xf32, #stablehlo.bounds<2>>",
                                      f"%0 = stablehlo.set_dimension_size %a, %n, dim = 0 : ({f}, tensor<i32>) -> tensor<?xf32, #stablehlo.bounds<2>>"), "stablehlo.set_dimension_size"
     yield "custom_call", main(f"%a: {f}", f, f"%0 = stablehlo.custom_call @somebody(%a) : ({f}) -> {f}"), "stablehlo.custom_call @somebody"
-    for kind in ("complex<f32>", "complex<f64>"):
-        t = tensor((2, 2), kind)
-        for operation in ("maximum", "minimum"):
-            yield f"{operation} {kind}", main(f"%a: {t}", t, f"%0 = stablehlo.{operation} %a, %a : {t}"), f"stablehlo.{operation}"

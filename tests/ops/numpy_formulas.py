@@ -1,6 +1,8 @@
 """Parts of numpy_test.py: special functions, formulas of arithmetic, activations, losses and measures beside definitions in NumPy."""
 import math
 
+import warnings
+
 import numpy as np
 from numpy_judge import EDGES, INF, INTS, NAN, expect, limits, refused, rng, sigmoid, softplus
 
@@ -187,6 +189,46 @@ def measures():
     expect("quantile", [holes, np.float64(0.5)], np.quantile(holes, 0.5, 0), tolerance=1e-13, axis=0, keepdims=False)
 
 
+def orders():
+    x = rng(56).normal(size=(5, 7))
+    x[1, 2] = x[1, 5] = -3.0
+    order = np.argsort(x, 1, kind="stable")[:, :3]
+    expect("top_k", [x], [np.take_along_axis(x, order, 1), order.astype("i4")], tolerance=0, k=3, largest=False)
+    whole = rng(57).integers(-9, 9, (4, 6)).astype("i4")
+    order = np.argsort(whole, 0, kind="stable")[:2]
+    expect("top_k", [whole], [np.take_along_axis(whole, order, 0), order.astype("i4")], k=2, axis=0, largest=False)
+    holes, q = np.where(x > 0.8, NAN, x), np.array([0.0, 0.3, 0.5, 1.0])
+    holes[3] = NAN
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for way in ("linear", "lower", "higher", "nearest", "midpoint"):
+            expect("nanquantile", [holes, q], np.nanquantile(holes, q, 1, method=way), tolerance=1e-12, axis=1, interpolation=way)
+        expect("nanquantile", [holes, np.float64(0.25)], np.nanquantile(holes, 0.25, 0, keepdims=True), tolerance=1e-12, axis=0, keepdims=True)
+    refused("nanquantile", [x, x], "q has shape [5, 7]; it must be a number or a row of them")
+    expect("concatenate", [x, x], np.concatenate([x, x], 1), tolerance=0, axis=1, note=" by our name of StableHLO's dimension")
+    expect("reverse", [x], x[::-1], tolerance=0, dims=[0])
+    for op, own in (("var", np.var), ("std", np.std)):
+        expect(op, [x], own(x, 1, ddof=1.25), tolerance=1e-13, dims=[1], correction=1, fraction=0.25)
+        refused(op, [x], "fraction is nan; it must be finite", fraction=NAN)
+
+
+def complexes():
+    z = rng(58).normal(size=24) + 1j * rng(59).normal(size=24)
+    y = rng(60).normal(size=24) + 1j * rng(61).normal(size=24)
+    for kind, near in (("c16", 1e-13), ("c8", 1e-5)):
+        a, b = z.astype(kind), y.astype(kind)
+        for op, own in (("sinh", np.sinh), ("cosh", np.cosh), ("asinh", np.arcsinh), ("acosh", np.arccosh), ("atanh", np.arctanh), ("asin", np.arcsin),
+                        ("acos", np.arccos), ("atan", np.arctan), ("log10", np.log10), ("cbrt", lambda v: v ** (1 / 3))):
+            expect(op, [a], own(a), tolerance=near)
+        expect("atan2", [a, b], -1j * np.log((b + 1j * a) / np.sqrt(a * a + b * b)), tolerance=near, floor=1)
+        larger = (a.real > b.real) | ((a.real == b.real) & (a.imag > b.imag))
+        expect("maximum", [a, b], np.where(larger, a, b), tolerance=0)
+        expect("minimum", [a, b], np.where(larger, b, a), tolerance=0)
+    ties = np.array([1 + 2j, 1 - 1j, 2j, NAN + 1j, 3]), np.array([1 + 1j, 1 + 0j, 2j, 1, 3 + NAN * 1j])
+    expect("maximum", [*ties], np.maximum(*ties), tolerance=0)
+    expect("minimum", [*ties], np.minimum(*ties), tolerance=0)
+
+
 def refusals():
     """Each rule of shapes and attributes says what is wrong; nothing is recorded."""
     x, y = np.zeros((4, 5)), np.zeros((4, 1))
@@ -221,4 +263,4 @@ def refusals():
         refused(op, inputs, text, **attrs)
 
 
-PARTS = (special, pairs, parts, activations, losses, measures, refusals)
+PARTS = (special, pairs, parts, activations, losses, measures, orders, complexes, refusals)

@@ -139,6 +139,66 @@ def samples():
         expect("affine_grid", [theta], np.einsum("nij,hwj->nhwi", theta, points), tolerance=1e-13, floor=1, size=[4, 5], align_corners=align)
 
 
+def smooth():
+    x = rng(62).normal(size=(1, 11, 2))
+    for mode, reach, curve in (("linear", 1, lambda t: np.maximum(1 - t, 0)),
+                               ("cubic", 2, lambda t: np.where(t < 1, (1.5 * t - 2.5) * t * t + 1, np.where(t < 2, -0.5 * (((t - 5) * t + 8) * t - 4), 0)))):
+        for n in (4, 11, 23):
+            width = max(11 / n, 1.0)
+            at = (np.arange(n) + 0.5) * 11 / n
+            away = np.abs((np.arange(11) + 0.5)[None] - at[:, None]) / width
+            weight = curve(away)
+            expect("resize", [x], np.einsum("nk,bkf->bnf", weight / weight.sum(1, keepdims=True), x), tolerance=1e-12, floor=1, size=[n], mode=mode, antialias=True)
+    refused("resize", [x], "antialias goes with linear and cubic, not with area", size=[3], mode="area", antialias=True)
+    expect("resize", [x], x.mean(1, keepdims=True), tolerance=1e-8, floor=1, size=[1], scales=[1e-300], antialias=True)
+    expect("resize", [x], np.repeat(x[:, -1:], 3, 1), tolerance=0, size=[3], scales=[1e-300], mode="linear")
+    refused("resize", [np.zeros((1, 70000, 1), "i1").astype("f4")], "spatial dimension 0 has 70000 elements, each of 70000 of x; with antialias",
+            size=[70000], scales=[1e-9], antialias=True)
+
+
+def volumes():
+    x = rng(63).normal(size=(2, 3, 4, 5, 2))
+    grid = rng(64).uniform(-1.2, 1.2, (2, 6, 3))
+    at = [((grid[..., 2 - d] + 1) * n - 1) / 2 for d, n in enumerate((3, 4, 5))]  # depth, height, width
+    want, near = np.zeros((2, 6, 2)), np.zeros((2, 6, 2))
+    for b, p in np.ndindex(2, 6):
+        low = [int(np.floor(v[b, p])) for v in at]
+        for corner in np.ndindex(2, 2, 2):
+            place = [l + c for l, c in zip(low, corner)]
+            if all(0 <= i < n for i, n in zip(place, (3, 4, 5))):
+                want[b, p] += np.prod([1 - abs(v[b, p] - i) for v, i in zip(at, place)]) * x[(b, *place)]
+        place = [int(np.round(v[b, p])) for v in at]
+        if all(0 <= i < n for i, n in zip(place, (3, 4, 5))):
+            near[b, p] = x[(b, *place)]
+    expect("grid_sample", [x, grid], want, tolerance=1e-12, floor=1)
+    expect("grid_sample", [x, grid], near, tolerance=0, mode="nearest")
+    refused("grid_sample", [x, grid], "cubic goes with images, not with volumes", mode="cubic")
+    refused("grid_sample", [x, grid[..., :2]], "grid has shape [2, 6, 2]; [2, …, 3] is needed")
+
+
+def channels_first():
+    x, w = rng(65).normal(size=(2, 4, 5, 6)), rng(66).normal(size=(6, 2, 3, 2))
+    want = np.zeros((2, 6, 3, 5))
+    for g in range(2):
+        for i, j in np.ndindex(3, 2):
+            want[:, 3 * g:3 * g + 3] += np.einsum("bchw,oc->bohw", x[:, 2 * g:2 * g + 2, i:i + 3, j:j + 5], w[3 * g:3 * g + 3, :, i, j])
+    expect("conv", [x, w], want, tolerance=1e-12, floor=1, groups=2, channels_first=True)
+    t = rng(67).normal(size=(4, 3, 2, 3))  # [features, outputs / groups, window]
+    spread = np.zeros((2, 6, 2 * 4 + 2, 5 + 3))
+    for g in range(2):
+        for h, v in np.ndindex(5, 6):
+            spread[:, 3 * g:3 * g + 3, 2 * h:2 * h + 2, v:v + 3] += np.einsum("bc,coij->boij", x[:, 2 * g:2 * g + 2, h, v], t[2 * g:2 * g + 2])
+    expect("conv_transpose", [x, t], spread, tolerance=1e-12, floor=1, groups=2, strides=[2, 1], channels_first=True)
+    windows = np.lib.stride_tricks.sliding_window_view(x, (2, 3), (2, 3))[:, :, ::2, ::3]
+    expect("max_pool", [x], windows.max((-2, -1)), tolerance=0, window=[2, 3], channels_first=True)
+    expect("avg_pool", [x], windows.mean((-2, -1)), tolerance=1e-13, floor=1, window=[2, 3], channels_first=True)
+    flat = np.argmax(windows.reshape(*windows.shape[:4], 6), -1)
+    rows, columns = flat // 3 + 2 * np.arange(2)[:, None], flat % 3 + 3 * np.arange(2)
+    expect("max_pool_with_indices", [x], [windows.max((-2, -1)), (6 * rows + columns).astype("i4")], tolerance=0, window=[2, 3], channels_first=True)
+    refused("max_pool", [x[0, 0]], "x has shape [5, 6]; with channels_first it must have rank 3 or more", window=[2], channels_first=True)
+    refused("conv_transpose", [x, t[:3]], "w has 3 features; they must be a multiple of 2, the groups", groups=2, channels_first=True)
+
+
 def norms():
     x, scale, offset = rng(31).normal(size=(3, 5, 6)) + 2, rng(32).normal(size=6), rng(33).normal(size=6)
     even = lambda v, axes: (v - v.mean(axes, keepdims=True)) / np.sqrt(v.var(axes, keepdims=True) + 1e-5)
@@ -182,4 +242,4 @@ def refusals():
         refused(op, inputs, text, **attrs)
 
 
-PARTS = (pools, columns, sizes, samples, norms, refusals)
+PARTS = (pools, columns, sizes, samples, smooth, volumes, channels_first, norms, refusals)

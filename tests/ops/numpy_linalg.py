@@ -145,6 +145,11 @@ def numbers():
     for kind in ("fro", "nuc"):
         expect("matrix_norm", [a[:, :3]], np.linalg.norm(a[:, :3], kind, (-2, -1)), tolerance=1e-12, kind=kind)
         expect("cond", [a], np.linalg.cond(a, kind), tolerance=1e-10, kind=kind)
+    for shape, some in (((2, 5, 0), (1, 2, INF, -INF)), ((2, 0, 5), (1, 2, INF, -1)), ((2, 0, 0), (1, 2, INF))):
+        for p in some:
+            expect("matrix_norm", [np.zeros(shape)], np.zeros(2), tolerance=0, kind="p", p=float(p))
+    refused("matrix_norm", [np.zeros((0, 5))], "there is no smallest number for a norm of degree -inf", kind="p", p=-INF)
+    refused("matrix_norm", [np.zeros((5, 0))], "there is no smallest number for a norm of degree -1", kind="p", p=-1.0)
     expect("cond", [a[:, :3]], np.linalg.cond(a[:, :3]), tolerance=1e-11)
     # By the eigenvalues of a matrix that is not nearly defective, and of a triangle that Taylor's series is exact for.
     for scale in (1e-3, 1.0, 30.0, 1000.0):
@@ -226,4 +231,40 @@ def refusals_of_matrices():
         refused(op, inputs, text, **attrs)
 
 
-PARTS = (factors, solutions, numbers, degenerate, on_every_instruction_set, refusals_of_matrices)
+def kept_factors():
+    SEEN.update(("geqrf", "ormqr", "lu_solve"))
+    for dtype, tolerance in TYPES.items():
+        for shape in ((4, 4), (5, 3), (2, 5, 3), (3, 5), (0, 3)):
+            a, title, m, k = matrices(shape, dtype), f"{dtype}{list(shape)}", shape[-2], min(shape[-2:])
+            reflectors, tau = apply("geqrf", [a], {})
+            for left in (True, False):
+                for adjoint in (False, True):
+                    x = matrices((*shape[:-2], m, 2) if left else (*shape[:-2], 2, m), dtype, 62)
+                    y, = apply("ormqr", [reflectors, tau, x], {"left_side": left, "adjoint": adjoint})
+                    q, = apply("ormqr", [reflectors, tau, np.broadcast_to(np.eye(m, dtype=dtype), (*shape[:-2], m, m))], {})
+                    q = H(q) if adjoint else q
+                    holds(f"ormqr {title}", y, q @ x if left else x @ q, 10 * tolerance)
+            holds(f"ormqr {title}: q r", q if not k else H(q)[..., :k] @ np.triu(reflectors)[..., :k, :], q if not k else a, 10 * tolerance)
+        a, b = matrices((2, 4, 4), dtype), matrices((2, 4, 3), dtype, 64)
+        lu, _, order = apply("lu", [a], {})
+        for form, of in (("NO_TRANSPOSE", a), ("TRANSPOSE", np.swapaxes(a, -1, -2)), ("ADJOINT", H(a))):
+            x, = apply("lu_solve", [lu, order, b], {"transpose_a": form})
+            holds(f"lu_solve {dtype} {form}", of @ x, b, 100 * tolerance)
+    a = matrices((3, 4, 4), "f8")
+    sign, log = np.linalg.slogdet(a)
+    expect("logdet", [a], np.where(sign > 0, log, NAN), tolerance=1e-12)
+    z = matrices((2, 3, 3), "c16")
+    expect("logdet", [z], np.log(np.linalg.det(z)), tolerance=1e-12, floor=1)
+    low = matrices((4, 2), "c16")
+    h = low @ H(low)
+    expect("pinv", [h + np.triu(np.full((4, 4), 9.0), 1)], np.linalg.pinv(h, hermitian=True), tolerance=1e-10, floor=1, hermitian=True, rtol=1e-10)
+    values = np.array([3.0, 0.5, 0.05])
+    q = np.linalg.qr(matrices((3, 3), "f8"))[0]
+    expect("pinv", [q * values @ q.T], q * np.array([1 / 3, 2, 0]) @ q.T, tolerance=1e-12, floor=1, atol=0.1)
+    refused("pinv", [a], "atol is -1; it must be at least 0", atol=-1.0)
+    refused("pinv", [a[:, :3]], "square", hermitian=True)
+    refused("lu_solve", [lu, order[:, :3], b], "permutation is i32[2, 3]")
+    refused("ormqr", [a, a[..., 0], a[:2]], "their leading dimensions must be equal")
+
+
+PARTS = (kept_factors, factors, solutions, numbers, degenerate, on_every_instruction_set, refusals_of_matrices)

@@ -323,6 +323,27 @@ def slopes():
     t.require_grad()
     y = CTX.apply("sum", CTX.apply("reduce_window", [t], {"window_dimensions": [2], "reducer": "max", "window_dilations": [2]}), {})[0]
     expect("add", [CTX.grad(y, [t])[0].numpy(), np.zeros(6)], np.array([1.0, 1, 0, 1, 1, 0]), tolerance=0, note=" slope of equal elements")
+    # At the margin itself the slope is 0, as PyTorch's losses have it.
+    one, two = np.ones(1), np.full(1, 2.0)
+    for op, inputs, wanted in (("hinge_embedding", [one, -one], 0), ("margin_ranking", [two, one, one], 0), ("hinge_embedding", [one / 2, -one], -1)):
+        tensors = [CTX.tensor(v) for v in inputs]
+        tensors[0].require_grad()
+        loss = CTX.apply(op, tensors, {"margin": 1.0})[0]
+        expect("add", [CTX.grad(loss, tensors[:1])[0].numpy(), np.zeros(1)], np.full(1, float(wanted)), tolerance=0, note=f" slope of {op} at its margin")
 
 
-PARTS = (labels, recurrent, heads, bags, alignments, counted, dropped, once_refused, slopes)
+
+def running_statistics():
+    x, scale, offset = rng(70).normal(size=(6, 3, 4)) * 2 + 1, rng(71).normal(size=4), rng(72).normal(size=4)
+    mean, variance = rng(73).normal(size=4), rng(74).uniform(0.5, 2, 4)
+    even = (x - x.mean((0, 1))) / np.sqrt(x.var((0, 1)) + 1e-5)
+    want = [even * scale + offset, 0.7 * mean + 0.3 * x.mean((0, 1)), 0.7 * variance + 0.3 * x.var((0, 1), ddof=1)]
+    expect("batch_norm_running", [x, scale, offset, mean, variance], want, tolerance=1e-12, floor=1, momentum=0.3)
+    expect("batch_norm_running", [np.moveaxis(x, -1, 1), scale, offset, mean, variance], [np.moveaxis(want[0], -1, 1), *want[1:]], tolerance=1e-12, floor=1, momentum=0.3, axis=1)
+    one = x[:1, :1]
+    expect("batch_norm_running", [one, scale, offset, mean, variance], [offset + 0 * one, 0.9 * mean + 0.1 * one[0, 0], 0.9 * variance], tolerance=1e-12, floor=1)
+    refused("batch_norm_running", [x, scale, offset, mean[:3], variance], "running_mean must have shape [4], not [3]")
+    refused("batch_norm_running", [x, scale, offset, mean, variance], "momentum is inf; it must be finite", momentum=INF)
+
+
+PARTS = (running_statistics, labels, recurrent, heads, bags, alignments, counted, dropped, once_refused, slopes)

@@ -30,6 +30,31 @@ def products():
             expect("matrix_power", [x], np.linalg.matrix_power(x, n), tolerance=1e-9, floor=1, n=n)
 
 
+def groups_and_pairs():
+    x = rng(52).normal(size=(6, 4))
+    first, second = np.triu_indices(6, 1)
+    apart = np.abs(x[first] - x[second])
+    for d, f in ((0.0, lambda v: (v != 0).sum(-1)), (1.0, lambda v: v.sum(-1)), (2.0, lambda v: np.sqrt((v * v).sum(-1))), (INF, lambda v: v.max(-1))):
+        expect("pdist", [x], f(apart).astype("f8"), tolerance=1e-12, p=d)
+    expect("pdist", [x[:1]], np.zeros(0), tolerance=0)
+    m = rng(53).normal(size=(2, 3, 3))
+    expect("matrix_power", [m], np.linalg.matrix_power(m, -3), tolerance=1e-9, floor=1, n=-3)
+    refused("matrix_power", [m.astype("i4")], "n is -1; of i32 it must be at least 0", n=-1)
+    # Empty groups, one group of everything, sizes that leave rows over, and more groups than rows.
+    for rows, sizes in ((7, [3, 0, 4]), (7, [0, 0, 7]), (9, [2, 1, 3]), (5, [5]), (3, [1, 0, 0, 1, 0, 1, 0]), (6, [0, 0]), (64, [1] * 30 + [34])):
+        a, w = rng(54).normal(size=(rows, 5)), rng(55).normal(size=(len(sizes), 5, 3))
+        want, at = np.zeros((rows, 3)), 0
+        for group, size in enumerate(sizes):
+            want[at:at + size] = a[at:at + size] @ w[group]
+            at += size
+        expect("ragged_dot", [a, w, np.array(sizes, "i4")], want, tolerance=1e-12, floor=1)
+        expect("ragged_dot", [a.astype("f4"), w.astype("f4"), np.array(sizes, "i8")], want.astype("f4"), tolerance=1e-5, floor=1)
+    refused("ragged_dot", [a, w[0], np.array(sizes, "i4")], "[rows, k] and [groups, k, n] are needed")
+    refused("ragged_dot", [a, w, np.array(sizes[1:], "i4")], "sizes have shape [30]; [31] is needed")
+    refused("pdist", [m], "x has shape [2, 3, 3]; [points, features] is needed")
+    refused("pdist", [x], "p is -1; it must be at least 0", p=-1.0)
+
+
 def statistics():
     x = rng(47).normal(size=(4, 9)) * 30
     for axis in (0, 1):
@@ -162,4 +187,4 @@ def products_of_bytes():
             expect("conv", [x, w], windows(x.astype("i4"), w.astype("i4"), stride), strides=[stride, stride], **given)
 
 
-PARTS = (products, products_of_bytes, statistics, losses, refusals)
+PARTS = (products, groups_and_pairs, products_of_bytes, statistics, losses, refusals)

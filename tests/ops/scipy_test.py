@@ -168,6 +168,26 @@ def special():
         off[(found == wanted) | (wanted == 0)] = 0
         if not off.max() < 5e-13:
             fail(f"{op}: {off.max()} at {v[off.argmax()]}")
+    # Below 0, where the sums of zeta begin among negative numbers; and gamma's logarithm, which is 0 at 1 and 2.
+    below = -rng.uniform(0, 60, 2000)
+    below = below[np.abs(below - np.round(below)) > 1e-3]
+    for n in range(1, 6):
+        for op, f, order in (("polygamma", sp.polygamma, n), ("zeta", sp.zeta, n + 1)):
+            CASES += 1
+            wanted, found = f(order, below), apply(op, [np.full(below.shape, float(order)), below], {})[0]
+            floor = np.abs(below - np.round(below)) ** -(n + 1.0)  # where terms of both signs meet
+            off = np.abs(found - wanted) / np.maximum(np.abs(wanted), floor)
+            if not off.max() < 2e-12:
+                fail(f"{op} {order}: {off.max()} at {below[off.argmax()]}")
+    near = rng.uniform(0.1, 3, 3000).astype("f4")
+    for op, f in (("lgamma", sp.gammaln), ("digamma", sp.digamma)):
+        CASES += 1
+        wanted, found = f(near.astype("f8")).astype("f4"), apply(op, [near], {})[0]
+        if np.any(np.abs(found - wanted) > np.spacing(np.abs(wanted))):
+            fail(f"{op} of f32: {found[np.argmax(np.abs(found - wanted))]}")
+    CASES += 1
+    if np.any(apply("lgamma", [np.array([1, 2], "f4")], {})[0]):
+        fail("lgamma is not 0 at 1 and 2")
     for op, f in (("igamma", sp.gammainc), ("igammac", sp.gammaincc)):
         a = np.exp(rng.uniform(-5, 9, 4000))
         v = a * np.exp(rng.normal(size=4000) * np.minimum(1, 3 / np.sqrt(a)))

@@ -226,6 +226,46 @@ class Networks(unittest.TestCase):
         np.testing.assert_allclose(conv(wf.tensor(image)).numpy(), wanted, rtol=1e-4, atol=1e-5)
         self.assertEqual(x.shape, nn.Dropout(0.5).eval()(wf.tensor(x)).shape)
 
+    def test_recurrent_layers_beside_numpy(self):
+        x = np.random.default_rng(8).normal(size=(2, 5, 3)).astype(np.float32)
+
+        def sigmoid(v):
+            return 1 / (1 + np.exp(-v))
+
+        def gru(v, h, w, u, b, c):
+            a, d = np.split(v @ w.T + b, 3, -1), np.split(h @ u.T + c, 3, -1)
+            r, z = sigmoid(a[0] + d[0]), sigmoid(a[1] + d[1])
+            return (1 - z) * np.tanh(a[2] + r * d[2]) + z * h
+
+        rules = {
+            "GRU": gru,
+            "RNN": lambda v, h, w, u, b, c: np.tanh(v @ w.T + b + h @ u.T + c),
+        }
+        for name, rule in rules.items():
+            layer = getattr(nn, name)(3, 4, layers=2, bidirectional=True)
+            self.assertEqual(16, len(layer.parameters()))
+            outputs, h = layer(wf.tensor(x))
+            steps, last = x.astype("f8"), []
+            for k in range(2):
+                halves = []
+                for d in range(2):
+                    weights, state = [p.numpy() for p in layer.weights[8 * k + 4 * d : 8 * k + 4 * d + 4]], np.zeros((2, 4))
+                    states = np.zeros((2, 5, 4))
+                    for t in range(5) if d == 0 else reversed(range(5)):
+                        states[:, t] = state = rule(steps[:, t], state, *weights)
+                    halves.append(states)
+                    last.append(state)
+                steps = np.concatenate(halves, -1)
+            np.testing.assert_allclose(outputs.numpy(), steps, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(h.numpy(), np.stack(last), rtol=1e-4, atol=1e-5)
+            again, _ = layer(wf.tensor(x), h)
+            self.assertGreater(np.abs(again.numpy() - outputs.numpy()).max(), 1e-3)
+        relu = nn.RNN(3, 4, bias=False, activation="relu")
+        self.assertEqual((2, True), (len(relu.parameters()), bool((relu(wf.tensor(x))[0].numpy() >= 0).all())))
+        with self.assertRaises(wf.Error) as caught:
+            nn.RNN(3, 4, activation="sigmoid")
+        self.assertIn("activation is 'sigmoid'; it is 'tanh' or 'relu'", str(caught.exception))
+
     def test_lstm_beside_numpy(self):
         lstm = nn.LSTM(3, 4)
         x = np.random.default_rng(7).normal(size=(6, 2, 3)).astype(np.float32)

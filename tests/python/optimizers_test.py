@@ -119,6 +119,50 @@ class Optimizers(unittest.TestCase):
                 np.testing.assert_array_equal(z.numpy().real, parts[0].numpy())
                 np.testing.assert_array_equal(z.numpy().imag, parts[1].numpy())
 
+    def test_a_scaled_step_is_the_step_and_one_that_overflows_changes_nothing(self):
+        for name in ("Adam", "SGD", "RMSprop"):
+            with self.subTest(name=name):
+                scaled, plain = ([wf.Parameter(wf.tensor(np.float32([1, -2, 3])))] for _ in range(2))
+                optimizer, other = (getattr(optim, name)(p, lr=0.1) for p in (scaled, plain))
+                scaler = optim.GradScaler(scale=1024.0, growth_interval=2)
+                values, targets, compiled = [], np.float32([[1, 2, 3], [0, 1, 0], [2, 2, 2], [5, 0, 1], [1, 1, 1]]), []
+                for step, x in enumerate(targets):
+                    bad = step == 2
+                    factor = wf.tensor(np.float32(np.inf if bad else 1.0))
+                    before = scaled[0].numpy(), {k: [t.numpy() for t in v] for k, v in optimizer.state_dict()["state"]["slots"].items()}
+                    with wf.step():
+                        scaler.step(optimizer, ((scaled[0] - wf.tensor(x)).square() * factor).sum())
+                    compiled.append(wf.metrics.get("programs_compiled"))
+                    if bad:
+                        np.testing.assert_array_equal(before[0], scaled[0].numpy())
+                        for k, v in optimizer.state_dict()["state"]["slots"].items():
+                            np.testing.assert_array_equal(before[1][k][0], v[0].numpy())
+                    values.append(scaler.value.item())
+                    if not bad:
+                        with wf.step():
+                            other.step((plain[0] - wf.tensor(x)).square().sum())
+                    else:
+                        other.count += 1
+                self.assertEqual([1024, 2048, 1024, 1024, 2048], values)
+                self.assertEqual(compiled[1], compiled[4])  # neither the overflow nor the growth compiled anything
+                if name != "Adam":  # its bias correction counts every step
+                    np.testing.assert_allclose(scaled[0].numpy(), plain[0].numpy(), rtol=1e-6)
+
+    def test_what_unscale_gives_can_be_clipped_and_the_state_goes_on(self):
+        p = wf.Parameter(wf.tensor(np.float32([3.0, 4.0])))
+        optimizer, scaler = optim.SGD([p], lr=1.0), optim.GradScaler(scale=8.0, growth_interval=1)
+        with wf.step():
+            grads = wf.gradients(scaler.scale((p * p).sum() * 0.5), [p])
+            grads, found = scaler.unscale(grads)
+            grads, norm = optim.clip_by_global_norm(grads, 1.0)
+            scaler.step(optimizer, grads, found=found)
+        np.testing.assert_allclose(p.numpy(), [2.4, 3.2], rtol=1e-5)
+        again = optim.GradScaler()
+        again.load_state_dict(scaler.state_dict())
+        self.assertEqual((16.0, 16.0), (scaler.value.item(), again.value.item()))
+        self.refused("scale is 0; it must be above 0", optim.GradScaler, 0)
+        self.refused("growth_interval", optim.GradScaler, growth_interval=0)
+
     def refused(self, text, call, *arguments, **settings):
         with self.assertRaises(wf.Error) as caught:
             call(*arguments, **settings)

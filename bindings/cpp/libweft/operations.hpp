@@ -107,9 +107,9 @@ template <operand_number N>
 }
 
 /* Elementwise angle of the point with ordinate x and abscissa y in (-pi, pi], as C atan2(x, y), with NumPy
- * broadcasting. At the origin all derivatives are 0.
- *   x: ordinate; float
- *   y: abscissa; float
+ * broadcasting. At the origin all derivatives are 0. Of complex numbers it is -i log((y + i x) / sqrt(x^2 + y^2)).
+ *   x: ordinate; float, complex
+ *   y: abscissa; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.0.
  */
 [[nodiscard]] inline result<tensor> try_atan2(const tensor& x, const tensor& y) {
@@ -154,8 +154,8 @@ template <operand_number N>
   return detail::must(try_bitcast_convert(x, dtype));
 }
 
-/* Elementwise cube root, also of negative numbers.
- *   x: operand; float
+/* Elementwise cube root, also of negative numbers; of complex ones the root of the least angle.
+ *   x: operand; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.0.
  */
 [[nodiscard]] inline result<tensor> try_cbrt(const tensor& x) {
@@ -738,9 +738,10 @@ template <operand_number N>
 }
 
 /* Elementwise maximum with NumPy broadcasting; NaN if either is. Where both are equal each gets half of the gradient;
- * where either is NaN each gets all of it, as in PyTorch.
- *   x: first operand; any type but complex
- *   y: second operand; any type but complex
+ * where either is NaN each gets all of it, as in PyTorch. Complex numbers are compared by their real parts first, as
+ * StableHLO has it.
+ *   x: first operand; any type
+ *   y: second operand; any type
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.0.
  */
 [[nodiscard]] inline result<tensor> try_maximum(const tensor& x, const tensor& y) {
@@ -771,9 +772,10 @@ template <operand_number N>
 }
 
 /* Elementwise minimum with NumPy broadcasting; NaN if either is. Where both are equal each gets half of the gradient;
- * where either is NaN each gets all of it, as in PyTorch.
- *   x: first operand; any type but complex
- *   y: second operand; any type but complex
+ * where either is NaN each gets all of it, as in PyTorch. Complex numbers are compared by their real parts first, as
+ * StableHLO has it.
+ *   x: first operand; any type
+ *   y: second operand; any type
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.0.
  */
 [[nodiscard]] inline result<tensor> try_minimum(const tensor& x, const tensor& y) {
@@ -2562,6 +2564,7 @@ struct std_options {
   ints dims = {}; /* axes to reduce, negative ones count from the end; absent: all */
   maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */
   maybe<std::int64_t> correction = {}; /* taken off the count: 0 NumPy's, 1 the unbiased; default 0 */
+  maybe<double> fraction = {}; /* taken off the count besides, where correction is no whole number; default 0 */
 };
 /* Standard deviation over some axes, by default all: the root of var. Its gradient is 0 where all elements are equal,
  * as in PyTorch.
@@ -2584,6 +2587,10 @@ struct std_options {
   if (options.correction) {
     o.present |= WEFT_STD_HAS_CORRECTION;
     o.correction = *options.correction;
+  }
+  if (options.fraction) {
+    o.present |= WEFT_STD_HAS_FRACTION;
+    o.fraction = *options.fraction;
   }
   weft_tensor* out = nullptr;
   weft_error* const raw = weft_std(context, x.get(), &o, &out);
@@ -2628,6 +2635,7 @@ struct var_options {
   ints dims = {}; /* axes to reduce, negative ones count from the end; absent: all */
   maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */
   maybe<std::int64_t> correction = {}; /* taken off the count: 0 NumPy's, 1 the unbiased; default 0 */
+  maybe<double> fraction = {}; /* taken off the count besides, where correction is no whole number; default 0 */
 };
 /* Variance over some axes, by default all: mean squared distance from the mean, over count - correction. Where that is
  * not above 0 it is NaN, or infinite if distances are not 0, as in NumPy and PyTorch. Of complex numbers it is real.
@@ -2650,6 +2658,10 @@ struct var_options {
   if (options.correction) {
     o.present |= WEFT_VAR_HAS_CORRECTION;
     o.correction = *options.correction;
+  }
+  if (options.fraction) {
+    o.present |= WEFT_VAR_HAS_FRACTION;
+    o.fraction = *options.fraction;
   }
   weft_tensor* out = nullptr;
   weft_error* const raw = weft_var(context, x.get(), &o, &out);
@@ -2765,14 +2777,16 @@ struct sort_options {
 /* Options of weft::top_k, by name and in this order. Since 1.1. */
 struct top_k_options {
   maybe<std::int64_t> axis = {}; /* axis to look along; negative counts from the end; default -1 */
+  maybe<bool> largest = {}; /* the largest ones; else the smallest; default true */
 };
 /* Results of weft::top_k. Since 1.1. */
 struct top_k_results {
   tensor values;
   tensor indices;
 };
-/* The k largest elements along one axis, the largest first, and their positions as i32; of equal elements the one that
- * stands first comes first. NaN counts as larger than everything. The gradient follows the elements.
+/* The k largest elements along one axis, the largest first, and their positions as i32; with largest=false the
+ * smallest, the smallest first. Of equal elements the one that stands first comes first. NaN counts as larger than
+ * everything. The gradient follows the elements.
  *   x: operand; any type but complex
  *   k: how many, at most the size of the axis; integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
@@ -2785,6 +2799,10 @@ struct top_k_results {
   if (options.axis) {
     o.present |= WEFT_TOP_K_HAS_AXIS;
     o.axis = *options.axis;
+  }
+  if (options.largest) {
+    o.present |= WEFT_TOP_K_HAS_LARGEST;
+    o.largest = *options.largest ? 1 : 0;
   }
   weft_tensor* out0 = nullptr;
   weft_tensor* out1 = nullptr;
@@ -3225,6 +3243,8 @@ struct avg_pool_options {
   maybe<bool> ceil_mode = {}; /* with windows that begin inside and end behind the padding; default false */
   maybe<bool> count_include_pad = {}; /* padding counts as elements that are 0; default false */
   maybe<std::int64_t> divisor = {}; /* divides each sum; absent: how many elements it has */
+  /* x and the result are [batch, features, spatial…], NCHW for images; default false */
+  maybe<bool> channels_first = {};
 };
 /* The mean under each window of channels-last data; padding is not counted unless count_include_pad says so.
  *   x: [batch, spatial…, features], NHWC for images; float
@@ -3262,6 +3282,10 @@ struct avg_pool_options {
     o.present |= WEFT_AVG_POOL_HAS_DIVISOR;
     o.divisor = *options.divisor;
   }
+  if (options.channels_first) {
+    o.present |= WEFT_AVG_POOL_HAS_CHANNELS_FIRST;
+    o.channels_first = *options.channels_first ? 1 : 0;
+  }
   weft_tensor* out = nullptr;
   weft_error* const raw = weft_avg_pool(context, x.get(), window.data(), window.size(), &o, &out);
   return detail::made(raw, context, out);
@@ -3296,6 +3320,10 @@ struct conv_options {
   maybe<weft::dtype> dtype = {};
   /* of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST unless set */
   maybe<conv_precision> precision = {};
+  /* x and the result are [batch, features, spatial…], and w is PyTorch's: [output features, features / groups, window…],
+   * of conv_transpose [features, output features / groups, window…]; default false
+   */
+  maybe<bool> channels_first = {};
 };
 /* A convolution layer (cross-correlation) on channels-last data: images are NHWC, kernels HWIO; one or three spatial
  * dimensions work the same way. bf16 and f16 are summed in f32.
@@ -3338,6 +3366,10 @@ struct conv_options {
     o.present |= WEFT_CONV_HAS_PRECISION;
     o.precision = static_cast<weft_conv_precision>(*options.precision);
   }
+  if (options.channels_first) {
+    o.present |= WEFT_CONV_HAS_CHANNELS_FIRST;
+    o.channels_first = *options.channels_first ? 1 : 0;
+  }
   weft_tensor* out = nullptr;
   weft_error* const raw = weft_conv(context, x.get(), w.get(), &o, &out);
   return detail::made(raw, context, out);
@@ -3366,6 +3398,10 @@ struct conv_transpose_options {
   maybe<weft::dtype> dtype = {};
   /* of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST unless set */
   maybe<conv_transpose_precision> precision = {};
+  /* x and the result are [batch, features, spatial…], and w is PyTorch's: [output features, features / groups, window…],
+   * of conv_transpose [features, output features / groups, window…]; default false
+   */
+  maybe<bool> channels_first = {};
 };
 /* A transposed convolution layer on channels-last data: each pixel of x adds w times its features to a window of the
  * result, windows a stride apart; the gradient of conv with respect to its input. A spatial dimension has (in - 1) *
@@ -3411,6 +3447,10 @@ struct conv_transpose_options {
   if (options.precision) {
     o.present |= WEFT_CONV_TRANSPOSE_HAS_PRECISION;
     o.precision = static_cast<weft_conv_transpose_precision>(*options.precision);
+  }
+  if (options.channels_first) {
+    o.present |= WEFT_CONV_TRANSPOSE_HAS_CHANNELS_FIRST;
+    o.channels_first = *options.channels_first ? 1 : 0;
   }
   weft_tensor* out = nullptr;
   weft_error* const raw = weft_conv_transpose(context, x.get(), w.get(), &o, &out);
@@ -3509,6 +3549,8 @@ struct max_pool_options {
   ints pads = {}; /* padding before and after each spatial dimension: [low0, high0, low1, …] */
   maybe<bool> ceil_mode = {}; /* with windows that begin inside and end behind the padding; default false */
   ints dilation = {}; /* spacing of the window's elements; absent: 1 */
+  /* x and the result are [batch, features, spatial…], NCHW for images; default false */
+  maybe<bool> channels_first = {};
 };
 /* The largest element under each window of channels-last data. NaN if any is. The gradient goes to the first of equals,
  * or to the first NaN.
@@ -3543,6 +3585,10 @@ struct max_pool_options {
     o.present |= WEFT_MAX_POOL_HAS_DILATION;
     o.dilation = options.dilation.data();
     o.dilation_count = options.dilation.size();
+  }
+  if (options.channels_first) {
+    o.present |= WEFT_MAX_POOL_HAS_CHANNELS_FIRST;
+    o.channels_first = *options.channels_first ? 1 : 0;
   }
   weft_tensor* out = nullptr;
   weft_error* const raw = weft_max_pool(context, x.get(), window.data(), window.size(), &o, &out);
@@ -4577,7 +4623,7 @@ struct uniform_options {
 }
 
 /* Elementwise hyperbolic sine.
- *   x: operand; float
+ *   x: operand; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
  */
 [[nodiscard]] inline result<tensor> try_sinh(const tensor& x) {
@@ -4591,7 +4637,7 @@ struct uniform_options {
 }
 
 /* Elementwise hyperbolic cosine.
- *   x: operand; float
+ *   x: operand; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
  */
 [[nodiscard]] inline result<tensor> try_cosh(const tensor& x) {
@@ -4605,7 +4651,7 @@ struct uniform_options {
 }
 
 /* Elementwise inverse hyperbolic sine.
- *   x: operand; float
+ *   x: operand; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
  */
 [[nodiscard]] inline result<tensor> try_asinh(const tensor& x) {
@@ -4619,7 +4665,7 @@ struct uniform_options {
 }
 
 /* Elementwise inverse hyperbolic cosine; NaN below 1.
- *   x: operand; float
+ *   x: operand; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
  */
 [[nodiscard]] inline result<tensor> try_acosh(const tensor& x) {
@@ -4633,7 +4679,7 @@ struct uniform_options {
 }
 
 /* Elementwise inverse hyperbolic tangent; infinite at -1 and 1, NaN outside.
- *   x: operand; float
+ *   x: operand; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
  */
 [[nodiscard]] inline result<tensor> try_atanh(const tensor& x) {
@@ -4647,7 +4693,7 @@ struct uniform_options {
 }
 
 /* Elementwise arc sine in [-pi / 2, pi / 2]; NaN outside of [-1, 1].
- *   x: operand; float
+ *   x: operand; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
  */
 [[nodiscard]] inline result<tensor> try_asin(const tensor& x) {
@@ -4661,7 +4707,7 @@ struct uniform_options {
 }
 
 /* Elementwise arc cosine in [0, pi]; NaN outside of [-1, 1].
- *   x: operand; float
+ *   x: operand; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
  */
 [[nodiscard]] inline result<tensor> try_acos(const tensor& x) {
@@ -4675,7 +4721,7 @@ struct uniform_options {
 }
 
 /* Elementwise arc tangent in [-pi / 2, pi / 2].
- *   x: operand; float
+ *   x: operand; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
  */
 [[nodiscard]] inline result<tensor> try_atan(const tensor& x) {
@@ -5723,7 +5769,7 @@ struct isclose_options {
 }
 
 /* Elementwise logarithm to base 10.
- *   x: operand; float
+ *   x: operand; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
  */
 [[nodiscard]] inline result<tensor> try_log10(const tensor& x) {
@@ -7355,11 +7401,57 @@ struct quantile_options {
   return detail::must(try_quantile(x, q, options));
 }
 
+/* Values of the attribute interpolation of weft::nanquantile. Since 1.2. */
+enum class nanquantile_interpolation : std::int32_t {
+  linear = WEFT_NANQUANTILE_INTERPOLATION_LINEAR,
+  lower = WEFT_NANQUANTILE_INTERPOLATION_LOWER,
+  higher = WEFT_NANQUANTILE_INTERPOLATION_HIGHER,
+  nearest = WEFT_NANQUANTILE_INTERPOLATION_NEAREST,
+  midpoint = WEFT_NANQUANTILE_INTERPOLATION_MIDPOINT,
+};
+/* Options of weft::nanquantile, by name and in this order. Since 1.2. */
+struct nanquantile_options {
+  maybe<std::int64_t> axis = {}; /* axis; negative counts from the end; default -1 */
+  maybe<bool> keepdims = {}; /* keep the axis with size 1; default false */
+  maybe<nanquantile_interpolation> interpolation = {}; /* what lies between two elements; default linear */
+};
+/* Quantiles along one axis of what is not NaN, for a row of q in front of the other dimensions; NaN where nothing is
+ * left.
+ *   x: operand; float
+ *   q: a number, or a row of them, 0 to 1; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_nanquantile(const tensor& x, const tensor& q,
+    const nanquantile_options& options = {}) {
+  weft_context* const context = detail::context_of(x, q);
+  weft_nanquantile_opts o{};
+  o.struct_size = sizeof o;
+  if (options.axis) {
+    o.present |= WEFT_NANQUANTILE_HAS_AXIS;
+    o.axis = *options.axis;
+  }
+  if (options.keepdims) {
+    o.present |= WEFT_NANQUANTILE_HAS_KEEPDIMS;
+    o.keepdims = *options.keepdims ? 1 : 0;
+  }
+  if (options.interpolation) {
+    o.present |= WEFT_NANQUANTILE_HAS_INTERPOLATION;
+    o.interpolation = static_cast<weft_nanquantile_interpolation>(*options.interpolation);
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_nanquantile(context, x.get(), q.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor nanquantile(const tensor& x, const tensor& q, const nanquantile_options& options = {}) {
+  return detail::must(try_nanquantile(x, q, options));
+}
+
 /* Options of weft::std_mean, by name and in this order. Since 1.2. */
 struct std_mean_options {
   ints dims = {}; /* axes to reduce, negative ones count from the end; absent: all */
   maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */
   maybe<std::int64_t> correction = {}; /* taken off the count: 0 NumPy's, 1 the unbiased; default 0 */
+  maybe<double> fraction = {}; /* taken off the count besides, where correction is no whole number; default 0 */
 };
 /* Results of weft::std_mean. Since 1.2. */
 struct std_mean_results {
@@ -7386,6 +7478,10 @@ struct std_mean_results {
   if (options.correction) {
     o.present |= WEFT_STD_MEAN_HAS_CORRECTION;
     o.correction = *options.correction;
+  }
+  if (options.fraction) {
+    o.present |= WEFT_STD_MEAN_HAS_FRACTION;
+    o.fraction = *options.fraction;
   }
   weft_tensor* out0 = nullptr;
   weft_tensor* out1 = nullptr;
@@ -7420,6 +7516,7 @@ struct var_mean_options {
   ints dims = {}; /* axes to reduce, negative ones count from the end; absent: all */
   maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */
   maybe<std::int64_t> correction = {}; /* taken off the count: 0 NumPy's, 1 the unbiased; default 0 */
+  maybe<double> fraction = {}; /* taken off the count besides, where correction is no whole number; default 0 */
 };
 /* Results of weft::var_mean. Since 1.2. */
 struct var_mean_results {
@@ -7446,6 +7543,10 @@ struct var_mean_results {
   if (options.correction) {
     o.present |= WEFT_VAR_MEAN_HAS_CORRECTION;
     o.correction = *options.correction;
+  }
+  if (options.fraction) {
+    o.present |= WEFT_VAR_MEAN_HAS_FRACTION;
+    o.fraction = *options.fraction;
   }
   weft_tensor* out0 = nullptr;
   weft_tensor* out1 = nullptr;
@@ -8348,6 +8449,8 @@ struct max_pool_with_indices_options {
   ints pads = {}; /* padding before and after each spatial dimension: [low0, high0, low1, …] */
   maybe<bool> ceil_mode = {}; /* with windows that begin inside and end behind the padding; default false */
   ints dilation = {}; /* spacing of the window's elements; absent: 1 */
+  /* x and the result are [batch, features, spatial…], NCHW for images; default false */
+  maybe<bool> channels_first = {};
 };
 /* Results of weft::max_pool_with_indices. Since 1.2. */
 struct max_pool_with_indices_results {
@@ -8387,6 +8490,10 @@ struct max_pool_with_indices_results {
     o.present |= WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION;
     o.dilation = options.dilation.data();
     o.dilation_count = options.dilation.size();
+  }
+  if (options.channels_first) {
+    o.present |= WEFT_MAX_POOL_WITH_INDICES_HAS_CHANNELS_FIRST;
+    o.channels_first = *options.channels_first ? 1 : 0;
   }
   weft_tensor* out0 = nullptr;
   weft_tensor* out1 = nullptr;
@@ -8481,10 +8588,10 @@ struct grid_sample_options {
   /* -1 and 1 are the middles of the outer elements, else their outer edges; default false */
   maybe<bool> align_corners = {};
 };
-/* Images at the points of a grid, each two coordinates from -1 to 1, across and down: PyTorch's grid_sample of
- * channels-last data.
- *   x: [batch, height, width, features]; float
- *   grid: [batch, …, 2], where in x, across and down, from -1 to 1; float
+/* Images, or volumes, at the points of a grid, each two or three coordinates from -1 to 1, across, down and into the
+ * depth: PyTorch's grid_sample of channels-last data.
+ *   x: [batch, height, width, features], or [batch, depth, height, width, features]; float
+ *   grid: [batch, …, 2], where in x, across and down, from -1 to 1; [batch, …, 3] with the depth behind them; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
 [[nodiscard]] inline result<tensor> try_grid_sample(const tensor& x, const tensor& grid,
@@ -8727,9 +8834,11 @@ struct resize_options {
   /* the first and last elements stay where they are; of linear and cubic; default false */
   maybe<bool> align_corners = {};
   doubles scales = {}; /* result's over x's spacing, one for each spatial dimension; absent: of the sizes */
+  /* what shrinks is a mean over all that an element covers; of linear and cubic; default false */
+  maybe<bool> antialias = {};
 };
-/* Channels-last data in other spatial sizes, PyTorch's interpolate: nearest elements, linear or cubic (Keys, a = -0.75)
- * in each dimension, or means of areas.
+/* Channels-last data in other spatial sizes, PyTorch's interpolate: nearest elements, linear or cubic (Keys, a = -0.75;
+ * with antialias -0.5) in each dimension, or means of areas.
  *   x: [batch, spatial…, features]; float
  *   size: of the result in each spatial dimension, at least 1; list of integers
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
@@ -8750,6 +8859,10 @@ struct resize_options {
     o.present |= WEFT_RESIZE_HAS_SCALES;
     o.scales = options.scales.data();
     o.scales_count = options.scales.size();
+  }
+  if (options.antialias) {
+    o.present |= WEFT_RESIZE_HAS_ANTIALIAS;
+    o.antialias = *options.antialias ? 1 : 0;
   }
   weft_tensor* out = nullptr;
   weft_error* const raw = weft_resize(context, x.get(), size.data(), size.size(), &o, &out);
@@ -8816,6 +8929,49 @@ struct cdist_options {
 }
 [[nodiscard]] inline tensor cdist(const tensor& x, const tensor& y, const cdist_options& options = {}) {
   return detail::must(try_cdist(x, y, options));
+}
+
+/* Options of weft::pdist, by name and in this order. Since 1.2. */
+struct pdist_options {
+  maybe<double> p = {}; /* degree of the norm; default 2 */
+};
+/* The p-norm of the difference of every two of x's points, in the order of a triangle's rows: 0 and 1, 0 and 2, …, 1
+ * and 2, …. The gradient of a distance of 0 is 0.
+ *   x: [points, features]; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_pdist(const tensor& x, const pdist_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_pdist_opts o{};
+  o.struct_size = sizeof o;
+  if (options.p) {
+    o.present |= WEFT_PDIST_HAS_P;
+    o.p = *options.p;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_pdist(context, x.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor pdist(const tensor& x, const pdist_options& options = {}) {
+  return detail::must(try_pdist(x, options));
+}
+
+/* Rows in groups, each group times its own matrix: row r of group g gives x[r] w[g]. Rows behind the last group give 0.
+ * What the sizes are is known at run time alone; the work is twice that of the rows. XLA's ragged dot, PyTorch's
+ * grouped product.
+ *   x: [rows, k], the groups one behind the other; float, complex
+ *   w: [groups, k, n]; float, complex
+ *   sizes: [groups], how many rows each has, at least 0; signed integer, unsigned integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_ragged_dot(const tensor& x, const tensor& w, const tensor& sizes) {
+  weft_context* const context = detail::context_of(x, w, sizes);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_ragged_dot(context, x.get(), w.get(), sizes.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor ragged_dot(const tensor& x, const tensor& w, const tensor& sizes) {
+  return detail::must(try_ragged_dot(x, w, sizes));
 }
 
 /* The correlations of variables, each a row of observations, held to -1 and 1.
@@ -9070,10 +9226,10 @@ struct logcumsumexp_options {
   return detail::must(try_logcumsumexp(x, options));
 }
 
-/* Square matrices multiplied by themselves n times, by squares; the power 0 is the identity. Of n below 0 their
- * inverses are.
+/* Square matrices multiplied by themselves n times, by squares; the power 0 is the identity, and powers below it are
+ * those of the inverse.
  *   x: operand; float, signed integer, unsigned integer, complex
- *   n: exponent; one below 0 is of the inverses, of floats and complex numbers alone; integer
+ *   n: exponent; below 0, which integers have not, powers of the inverse; integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
  */
 [[nodiscard]] inline result<tensor> try_matrix_power(const tensor& x, std::int64_t n) {
@@ -9772,10 +9928,182 @@ struct slogdet_results {
   return detail::must(try_slogdet(x));
 }
 
+/* The logarithms of the determinants of square matrices, which do not overflow: -inf of 0, NaN of a real one below 0.
+ *   x: [..., n, n]; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_logdet(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_logdet(context, x.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor logdet(const tensor& x) {
+  return detail::must(try_logdet(x));
+}
+
+/* Values of the attribute transpose_a of weft::lu_solve. Since 1.2. */
+enum class lu_solve_transpose_a : std::int32_t {
+  no_transpose = WEFT_LU_SOLVE_TRANSPOSE_A_NO_TRANSPOSE,
+  transpose = WEFT_LU_SOLVE_TRANSPOSE_A_TRANSPOSE,
+  adjoint = WEFT_LU_SOLVE_TRANSPOSE_A_ADJOINT,
+};
+/* Options of weft::lu_solve, by name and in this order. Since 1.2. */
+struct lu_solve_options {
+  /* which of the factored matrices' forms stands on the left; default NO_TRANSPOSE */
+  maybe<lu_solve_transpose_a> transpose_a = {};
+};
+/* Solves a x = b for x, or with a's transpose or adjoint, given lu's factors and permutation of a.
+ *   lu: [..., n, n], lu's first result; float, complex
+ *   permutation: [..., n], lu's third result; signed integer, unsigned integer
+ *   b: [..., n, k]; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_lu_solve(const tensor& lu, const tensor& permutation, const tensor& b,
+    const lu_solve_options& options = {}) {
+  weft_context* const context = detail::context_of(lu, permutation, b);
+  weft_lu_solve_opts o{};
+  o.struct_size = sizeof o;
+  if (options.transpose_a) {
+    o.present |= WEFT_LU_SOLVE_HAS_TRANSPOSE_A;
+    o.transpose_a = static_cast<weft_lu_solve_transpose_a>(*options.transpose_a);
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_lu_solve(context, lu.get(), permutation.get(), b.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor lu_solve(const tensor& lu, const tensor& permutation, const tensor& b,
+    const lu_solve_options& options = {}) {
+  return detail::must(try_lu_solve(lu, permutation, b, options));
+}
+
+/* Results of weft::geqrf. Since 1.2. */
+struct geqrf_results {
+  tensor reflectors;
+  tensor tau;
+};
+/* The QR decomposition as LAPACK keeps it: r in and above the diagonal, Householder's reflectors below it, and the
+ * factor of each reflector. householder_product makes q of them, ormqr multiplies by it. A gradient is UNIMPLEMENTED:
+ * qr has one.
+ *   x: [..., m, n]; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<geqrf_results> try_geqrf(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out0 = nullptr;
+  weft_tensor* out1 = nullptr;
+  weft_error* const raw = weft_geqrf(context, x.get(), &out0, &out1);
+  if (raw != nullptr) return result<geqrf_results>(raw);
+  result<tensor> made0 = detail::made(nullptr, context, out0);
+  result<tensor> made1 = detail::made(nullptr, context, out1);
+  if (!made0) return made0.error();
+  if (!made1) return made1.error();
+  return geqrf_results{*std::move(made0), *std::move(made1)};
+}
+[[nodiscard]] inline geqrf_results geqrf(const tensor& x) {
+  return detail::must(try_geqrf(x));
+}
+
+/* Options of weft::ormqr, by name and in this order. Since 1.2. */
+struct ormqr_options {
+  maybe<bool> left_side = {}; /* q times x; else x times q; default true */
+  maybe<bool> adjoint = {}; /* q's adjoint in place of q; default false */
+};
+/* Matrices times the square q of geqrf's reflectors, or its adjoint, on either side.
+ *   reflectors: [..., m, k], geqrf's first result; float, complex
+ *   tau: [..., at most k], geqrf's second result; float, complex
+ *   x: [..., m, n]; [..., n, m] where q is on the right; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_ormqr(const tensor& reflectors, const tensor& tau, const tensor& x,
+    const ormqr_options& options = {}) {
+  weft_context* const context = detail::context_of(reflectors, tau, x);
+  weft_ormqr_opts o{};
+  o.struct_size = sizeof o;
+  if (options.left_side) {
+    o.present |= WEFT_ORMQR_HAS_LEFT_SIDE;
+    o.left_side = *options.left_side ? 1 : 0;
+  }
+  if (options.adjoint) {
+    o.present |= WEFT_ORMQR_HAS_ADJOINT;
+    o.adjoint = *options.adjoint ? 1 : 0;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_ormqr(context, reflectors.get(), tau.get(), x.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor ormqr(const tensor& reflectors, const tensor& tau, const tensor& x,
+    const ormqr_options& options = {}) {
+  return detail::must(try_ormqr(reflectors, tau, x, options));
+}
+
+/* Options of weft::batch_norm_running, by name and in this order. Since 1.2. */
+struct batch_norm_running_options {
+  maybe<std::int64_t> axis = {}; /* feature axis; negative counts from the end; default -1 */
+  maybe<double> epsilon = {}; /* added to the variance; default 1e-5 */
+  maybe<double> momentum = {}; /* what this batch counts in the running statistics; default 0.1 */
+};
+/* Results of weft::batch_norm_running. Since 1.2. */
+struct batch_norm_running_results {
+  tensor result;
+  tensor running_mean;
+  tensor running_variance;
+};
+/* batch_norm, and the running statistics after this batch: (1 - momentum) old + momentum new, the new variance over the
+ * count less 1, as in PyTorch. Assign them to the tensors that batch_norm_inference reads. No gradient flows through
+ * the batch's part of them. Source: Ioffe and Szegedy (2015).
+ *   x: features on one axis, everything else is the batch; float
+ *   scale: [features]; float
+ *   offset: [features]; float
+ *   running_mean: [features], before this batch; float
+ *   running_variance: [features], before this batch; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<batch_norm_running_results> try_batch_norm_running(const tensor& x, const tensor& scale,
+    const tensor& offset, const tensor& running_mean, const tensor& running_variance,
+    const batch_norm_running_options& options = {}) {
+  weft_context* const context = detail::context_of(x, scale, offset, running_mean, running_variance);
+  weft_batch_norm_running_opts o{};
+  o.struct_size = sizeof o;
+  if (options.axis) {
+    o.present |= WEFT_BATCH_NORM_RUNNING_HAS_AXIS;
+    o.axis = *options.axis;
+  }
+  if (options.epsilon) {
+    o.present |= WEFT_BATCH_NORM_RUNNING_HAS_EPSILON;
+    o.epsilon = *options.epsilon;
+  }
+  if (options.momentum) {
+    o.present |= WEFT_BATCH_NORM_RUNNING_HAS_MOMENTUM;
+    o.momentum = *options.momentum;
+  }
+  weft_tensor* out0 = nullptr;
+  weft_tensor* out1 = nullptr;
+  weft_tensor* out2 = nullptr;
+  weft_error* const raw = weft_batch_norm_running(context, x.get(), scale.get(), offset.get(), running_mean.get(),
+    running_variance.get(), &o, &out0, &out1, &out2);
+  if (raw != nullptr) return result<batch_norm_running_results>(raw);
+  result<tensor> made0 = detail::made(nullptr, context, out0);
+  result<tensor> made1 = detail::made(nullptr, context, out1);
+  result<tensor> made2 = detail::made(nullptr, context, out2);
+  if (!made0) return made0.error();
+  if (!made1) return made1.error();
+  if (!made2) return made2.error();
+  return batch_norm_running_results{*std::move(made0), *std::move(made1), *std::move(made2)};
+}
+[[nodiscard]] inline batch_norm_running_results batch_norm_running(const tensor& x, const tensor& scale,
+    const tensor& offset, const tensor& running_mean, const tensor& running_variance,
+    const batch_norm_running_options& options = {}) {
+  return detail::must(try_batch_norm_running(x, scale, offset, running_mean, running_variance, options));
+}
+
 /* Options of weft::pinv, by name and in this order. Since 1.2. */
 struct pinv_options {
   /* singular values up to this part of the largest count as 0; absent: the unit roundoff times the larger dimension */
   maybe<double> rtol = {};
+  /* singular values up to this count as 0, too; with it rtol is 0 where it is absent; default 0 */
+  maybe<double> atol = {};
+  maybe<bool> hermitian = {}; /* x is hermitian, and its lower triangle is read; default false */
 };
 /* The pseudo-inverses of matrices, after Moore and Penrose, by their singular values. The gradient is that of a rank
  * which stays.
@@ -9789,6 +10117,14 @@ struct pinv_options {
   if (options.rtol) {
     o.present |= WEFT_PINV_HAS_RTOL;
     o.rtol = *options.rtol;
+  }
+  if (options.atol) {
+    o.present |= WEFT_PINV_HAS_ATOL;
+    o.atol = *options.atol;
+  }
+  if (options.hermitian) {
+    o.present |= WEFT_PINV_HAS_HERMITIAN;
+    o.hermitian = *options.hermitian ? 1 : 0;
   }
   weft_tensor* out = nullptr;
   weft_error* const raw = weft_pinv(context, x.get(), &o, &out);

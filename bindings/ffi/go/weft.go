@@ -641,6 +641,16 @@ const (
 	WEFT_QUANTILE_INTERPOLATION_MIDPOINT QuantileInterpolation = 4
 )
 
+type NanquantileInterpolation uint32
+
+const (
+	WEFT_NANQUANTILE_INTERPOLATION_LINEAR NanquantileInterpolation = 0
+	WEFT_NANQUANTILE_INTERPOLATION_LOWER NanquantileInterpolation = 1
+	WEFT_NANQUANTILE_INTERPOLATION_HIGHER NanquantileInterpolation = 2
+	WEFT_NANQUANTILE_INTERPOLATION_NEAREST NanquantileInterpolation = 3
+	WEFT_NANQUANTILE_INTERPOLATION_MIDPOINT NanquantileInterpolation = 4
+)
+
 type IndexReduceReducer uint32
 
 const (
@@ -751,6 +761,14 @@ const (
 	WEFT_SOFT_CROSS_ENTROPY_REDUCTION_MEAN SoftCrossEntropyReduction = 0
 	WEFT_SOFT_CROSS_ENTROPY_REDUCTION_SUM SoftCrossEntropyReduction = 1
 	WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE SoftCrossEntropyReduction = 2
+)
+
+type LuSolveTransposeA uint32
+
+const (
+	WEFT_LU_SOLVE_TRANSPOSE_A_NO_TRANSPOSE LuSolveTransposeA = 0
+	WEFT_LU_SOLVE_TRANSPOSE_A_TRANSPOSE LuSolveTransposeA = 1
+	WEFT_LU_SOLVE_TRANSPOSE_A_ADJOINT LuSolveTransposeA = 2
 )
 
 type MatrixNormKind uint32
@@ -890,17 +908,20 @@ const (
 	WEFT_STD_HAS_DIMS uint64 = 1 << 0
 	WEFT_STD_HAS_KEEPDIMS uint64 = 1 << 1
 	WEFT_STD_HAS_CORRECTION uint64 = 1 << 2
+	WEFT_STD_HAS_FRACTION uint64 = 1 << 3
 	WEFT_SUM_HAS_DIMS uint64 = 1 << 0
 	WEFT_SUM_HAS_KEEPDIMS uint64 = 1 << 1
 	WEFT_VAR_HAS_DIMS uint64 = 1 << 0
 	WEFT_VAR_HAS_KEEPDIMS uint64 = 1 << 1
 	WEFT_VAR_HAS_CORRECTION uint64 = 1 << 2
+	WEFT_VAR_HAS_FRACTION uint64 = 1 << 3
 	WEFT_ARGSORT_HAS_AXIS uint64 = 1 << 0
 	WEFT_ARGSORT_HAS_DESCENDING uint64 = 1 << 1
 	WEFT_SEARCHSORTED_HAS_RIGHT uint64 = 1 << 0
 	WEFT_SORT_HAS_AXIS uint64 = 1 << 0
 	WEFT_SORT_HAS_DESCENDING uint64 = 1 << 1
 	WEFT_TOP_K_HAS_AXIS uint64 = 1 << 0
+	WEFT_TOP_K_HAS_LARGEST uint64 = 1 << 1
 	WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS uint64 = 1 << 0
 	WEFT_BOOLEAN_MASK_STATIC_HAS_FILL uint64 = 1 << 1
 	WEFT_MASKED_SELECT_STATIC_HAS_FILL uint64 = 1 << 0
@@ -922,6 +943,7 @@ const (
 	WEFT_AVG_POOL_HAS_CEIL_MODE uint64 = 1 << 3
 	WEFT_AVG_POOL_HAS_COUNT_INCLUDE_PAD uint64 = 1 << 4
 	WEFT_AVG_POOL_HAS_DIVISOR uint64 = 1 << 5
+	WEFT_AVG_POOL_HAS_CHANNELS_FIRST uint64 = 1 << 6
 	WEFT_CONV_HAS_STRIDES uint64 = 1 << 0
 	WEFT_CONV_HAS_PADDING uint64 = 1 << 1
 	WEFT_CONV_HAS_PADS uint64 = 1 << 2
@@ -929,6 +951,7 @@ const (
 	WEFT_CONV_HAS_GROUPS uint64 = 1 << 4
 	WEFT_CONV_HAS_DTYPE uint64 = 1 << 5
 	WEFT_CONV_HAS_PRECISION uint64 = 1 << 6
+	WEFT_CONV_HAS_CHANNELS_FIRST uint64 = 1 << 7
 	WEFT_CONV_TRANSPOSE_HAS_STRIDES uint64 = 1 << 0
 	WEFT_CONV_TRANSPOSE_HAS_PADS uint64 = 1 << 1
 	WEFT_CONV_TRANSPOSE_HAS_OUTPUT_PADDING uint64 = 1 << 2
@@ -936,6 +959,7 @@ const (
 	WEFT_CONV_TRANSPOSE_HAS_GROUPS uint64 = 1 << 4
 	WEFT_CONV_TRANSPOSE_HAS_DTYPE uint64 = 1 << 5
 	WEFT_CONV_TRANSPOSE_HAS_PRECISION uint64 = 1 << 6
+	WEFT_CONV_TRANSPOSE_HAS_CHANNELS_FIRST uint64 = 1 << 7
 	WEFT_CONVOLUTION_HAS_FEATURE_GROUP_COUNT uint64 = 1 << 0
 	WEFT_CONVOLUTION_HAS_BATCH_GROUP_COUNT uint64 = 1 << 1
 	WEFT_CONVOLUTION_HAS_WINDOW_REVERSAL uint64 = 1 << 2
@@ -946,6 +970,7 @@ const (
 	WEFT_MAX_POOL_HAS_PADS uint64 = 1 << 2
 	WEFT_MAX_POOL_HAS_CEIL_MODE uint64 = 1 << 3
 	WEFT_MAX_POOL_HAS_DILATION uint64 = 1 << 4
+	WEFT_MAX_POOL_HAS_CHANNELS_FIRST uint64 = 1 << 5
 	WEFT_REDUCE_WINDOW_HAS_WINDOW_STRIDES uint64 = 1 << 0
 	WEFT_REDUCE_WINDOW_HAS_BASE_DILATIONS uint64 = 1 << 1
 	WEFT_REDUCE_WINDOW_HAS_WINDOW_DILATIONS uint64 = 1 << 2
@@ -1063,12 +1088,17 @@ const (
 	WEFT_QUANTILE_HAS_AXIS uint64 = 1 << 0
 	WEFT_QUANTILE_HAS_KEEPDIMS uint64 = 1 << 1
 	WEFT_QUANTILE_HAS_INTERPOLATION uint64 = 1 << 2
+	WEFT_NANQUANTILE_HAS_AXIS uint64 = 1 << 0
+	WEFT_NANQUANTILE_HAS_KEEPDIMS uint64 = 1 << 1
+	WEFT_NANQUANTILE_HAS_INTERPOLATION uint64 = 1 << 2
 	WEFT_STD_MEAN_HAS_DIMS uint64 = 1 << 0
 	WEFT_STD_MEAN_HAS_KEEPDIMS uint64 = 1 << 1
 	WEFT_STD_MEAN_HAS_CORRECTION uint64 = 1 << 2
+	WEFT_STD_MEAN_HAS_FRACTION uint64 = 1 << 3
 	WEFT_VAR_MEAN_HAS_DIMS uint64 = 1 << 0
 	WEFT_VAR_MEAN_HAS_KEEPDIMS uint64 = 1 << 1
 	WEFT_VAR_MEAN_HAS_CORRECTION uint64 = 1 << 2
+	WEFT_VAR_MEAN_HAS_FRACTION uint64 = 1 << 3
 	WEFT_AS_STRIDED_HAS_OFFSET uint64 = 1 << 0
 	WEFT_AS_STRIDED_SCATTER_HAS_OFFSET uint64 = 1 << 0
 	WEFT_DIAG_HAS_OFFSET uint64 = 1 << 0
@@ -1118,6 +1148,7 @@ const (
 	WEFT_MAX_POOL_WITH_INDICES_HAS_PADS uint64 = 1 << 2
 	WEFT_MAX_POOL_WITH_INDICES_HAS_CEIL_MODE uint64 = 1 << 3
 	WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION uint64 = 1 << 4
+	WEFT_MAX_POOL_WITH_INDICES_HAS_CHANNELS_FIRST uint64 = 1 << 5
 	WEFT_AFFINE_GRID_HAS_ALIGN_CORNERS uint64 = 1 << 0
 	WEFT_GRID_SAMPLE_HAS_MODE uint64 = 1 << 0
 	WEFT_GRID_SAMPLE_HAS_OUTSIDE uint64 = 1 << 1
@@ -1133,9 +1164,11 @@ const (
 	WEFT_RESIZE_HAS_MODE uint64 = 1 << 0
 	WEFT_RESIZE_HAS_ALIGN_CORNERS uint64 = 1 << 1
 	WEFT_RESIZE_HAS_SCALES uint64 = 1 << 2
+	WEFT_RESIZE_HAS_ANTIALIAS uint64 = 1 << 3
 	WEFT_ADDMM_HAS_ALPHA uint64 = 1 << 0
 	WEFT_ADDMM_HAS_BETA uint64 = 1 << 1
 	WEFT_CDIST_HAS_P uint64 = 1 << 0
+	WEFT_PDIST_HAS_P uint64 = 1 << 0
 	WEFT_COSINE_EMBEDDING_HAS_REDUCTION uint64 = 1 << 0
 	WEFT_COSINE_EMBEDDING_HAS_MARGIN uint64 = 1 << 1
 	WEFT_COSINE_SIMILARITY_HAS_AXIS uint64 = 1 << 0
@@ -1168,7 +1201,15 @@ const (
 	WEFT_EIGVALSH_HAS_LOWER uint64 = 1 << 0
 	WEFT_SVD_HAS_FULL_MATRICES uint64 = 1 << 0
 	WEFT_SOLVE_HAS_LEFT_SIDE uint64 = 1 << 0
+	WEFT_LU_SOLVE_HAS_TRANSPOSE_A uint64 = 1 << 0
+	WEFT_ORMQR_HAS_LEFT_SIDE uint64 = 1 << 0
+	WEFT_ORMQR_HAS_ADJOINT uint64 = 1 << 1
+	WEFT_BATCH_NORM_RUNNING_HAS_AXIS uint64 = 1 << 0
+	WEFT_BATCH_NORM_RUNNING_HAS_EPSILON uint64 = 1 << 1
+	WEFT_BATCH_NORM_RUNNING_HAS_MOMENTUM uint64 = 1 << 2
 	WEFT_PINV_HAS_RTOL uint64 = 1 << 0
+	WEFT_PINV_HAS_ATOL uint64 = 1 << 1
+	WEFT_PINV_HAS_HERMITIAN uint64 = 1 << 2
 	WEFT_LSTSQ_HAS_RTOL uint64 = 1 << 0
 	WEFT_MATRIX_RANK_HAS_RTOL uint64 = 1 << 0
 	WEFT_MATRIX_RANK_HAS_ATOL uint64 = 1 << 1
@@ -2021,6 +2062,7 @@ type StdOpts struct {
 	Keepdims int32
 	ReservedCorrection int32
 	Correction int64
+	Fraction float64
 }
 
 type SumOpts struct {
@@ -2042,6 +2084,7 @@ type VarOpts struct {
 	Keepdims int32
 	ReservedCorrection int32
 	Correction int64
+	Fraction float64
 }
 
 type ArgsortOpts struct {
@@ -2075,6 +2118,8 @@ type TopKOpts struct {
 	Next unsafe.Pointer
 	Present uint64
 	Axis int64
+	Largest int32
+	Reserved int32
 }
 
 type BooleanMaskStaticOpts struct {
@@ -2155,6 +2200,8 @@ type AvgPoolOpts struct {
 	CeilMode int32
 	CountIncludePad int32
 	Divisor int64
+	ChannelsFirst int32
+	Reserved int32
 }
 
 type ConvOpts struct {
@@ -2172,6 +2219,8 @@ type ConvOpts struct {
 	Groups int64
 	Dtype Dtype
 	Precision ConvPrecision
+	ChannelsFirst int32
+	Reserved int32
 }
 
 type ConvTransposeOpts struct {
@@ -2189,6 +2238,8 @@ type ConvTransposeOpts struct {
 	Groups int64
 	Dtype Dtype
 	Precision ConvTransposePrecision
+	ChannelsFirst int32
+	Reserved int32
 }
 
 type ConvolutionOpts struct {
@@ -2217,6 +2268,8 @@ type MaxPoolOpts struct {
 	ReservedDilation int32
 	Dilation *int64
 	DilationCount uint64
+	ChannelsFirst int32
+	Reserved int32
 }
 
 type ReduceWindowOpts struct {
@@ -2732,6 +2785,15 @@ type QuantileOpts struct {
 	Interpolation QuantileInterpolation
 }
 
+type NanquantileOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Keepdims int32
+	Interpolation NanquantileInterpolation
+}
+
 type StdMeanOpts struct {
 	StructSize uintptr
 	Next unsafe.Pointer
@@ -2741,6 +2803,7 @@ type StdMeanOpts struct {
 	Keepdims int32
 	ReservedCorrection int32
 	Correction int64
+	Fraction float64
 }
 
 type VarMeanOpts struct {
@@ -2752,6 +2815,7 @@ type VarMeanOpts struct {
 	Keepdims int32
 	ReservedCorrection int32
 	Correction int64
+	Fraction float64
 }
 
 type AsStridedOpts struct {
@@ -2959,6 +3023,8 @@ type MaxPoolWithIndicesOpts struct {
 	ReservedDilation int32
 	Dilation *int64
 	DilationCount uint64
+	ChannelsFirst int32
+	Reserved int32
 }
 
 type AffineGridOpts struct {
@@ -3013,6 +3079,8 @@ type ResizeOpts struct {
 	AlignCorners int32
 	Scales *float64
 	ScalesCount uint64
+	Antialias int32
+	Reserved int32
 }
 
 type AddmmOpts struct {
@@ -3024,6 +3092,13 @@ type AddmmOpts struct {
 }
 
 type CdistOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	P float64
+}
+
+type PdistOpts struct {
 	StructSize uintptr
 	Next unsafe.Pointer
 	Present uint64
@@ -3201,11 +3276,39 @@ type SolveOpts struct {
 	Reserved int32
 }
 
+type LuSolveOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	TransposeA LuSolveTransposeA
+	Reserved int32
+}
+
+type OrmqrOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	LeftSide int32
+	Adjoint int32
+}
+
+type BatchNormRunningOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Epsilon float64
+	Momentum float64
+}
+
 type PinvOpts struct {
 	StructSize uintptr
 	Next unsafe.Pointer
 	Present uint64
 	Rtol float64
+	Atol float64
+	Hermitian int32
+	Reserved int32
 }
 
 type LstsqOpts struct {
@@ -3873,6 +3976,7 @@ type ApiV1 struct {
 	ProgramCompare uintptr
 	OptimizerCreate uintptr
 	ProgramReport uintptr
+	OptimizerStepIfFinite uintptr
 }
 
 // The functions, after Load.
@@ -3985,6 +4089,7 @@ var (
 	OptimizerCreate func(ctx Context, name *byte, name_length uintptr, params *Tensor, count uintptr, options *OptimizerOptions, out *Optimizer) Error
 	OptimizerStep func(optimizer Optimizer, grads *Tensor, count uintptr, lr float64) Error
 	OptimizerStepGroups func(optimizer Optimizer, grads *Tensor, count uintptr, lrs *float64, group_count uintptr) Error
+	OptimizerStepIfFinite func(optimizer Optimizer, grads *Tensor, count uintptr, lrs *float64, group_count uintptr, found Tensor) Error
 	ScheduleRate func(schedule *ScheduleOptions, step int64, out_rate *float64) Error
 	ClipByGlobalNorm func(ctx Context, grads *Tensor, count uintptr, max_norm float64, out_grads *Tensor, out_norm *Tensor) Error
 	OptimizerState func(optimizer Optimizer, out *Tree) Error
@@ -4306,6 +4411,7 @@ var (
 	NansumOptsInit func(options unsafe.Pointer, size uintptr)
 	NormOptsInit func(options unsafe.Pointer, size uintptr)
 	QuantileOptsInit func(options unsafe.Pointer, size uintptr)
+	NanquantileOptsInit func(options unsafe.Pointer, size uintptr)
 	StdMeanOptsInit func(options unsafe.Pointer, size uintptr)
 	VarMeanOptsInit func(options unsafe.Pointer, size uintptr)
 	AsStridedOptsInit func(options unsafe.Pointer, size uintptr)
@@ -4339,6 +4445,7 @@ var (
 	ResizeOptsInit func(options unsafe.Pointer, size uintptr)
 	AddmmOptsInit func(options unsafe.Pointer, size uintptr)
 	CdistOptsInit func(options unsafe.Pointer, size uintptr)
+	PdistOptsInit func(options unsafe.Pointer, size uintptr)
 	CosineEmbeddingOptsInit func(options unsafe.Pointer, size uintptr)
 	CosineSimilarityOptsInit func(options unsafe.Pointer, size uintptr)
 	CovOptsInit func(options unsafe.Pointer, size uintptr)
@@ -4360,6 +4467,9 @@ var (
 	EigvalshOptsInit func(options unsafe.Pointer, size uintptr)
 	SvdOptsInit func(options unsafe.Pointer, size uintptr)
 	SolveOptsInit func(options unsafe.Pointer, size uintptr)
+	LuSolveOptsInit func(options unsafe.Pointer, size uintptr)
+	OrmqrOptsInit func(options unsafe.Pointer, size uintptr)
+	BatchNormRunningOptsInit func(options unsafe.Pointer, size uintptr)
 	PinvOptsInit func(options unsafe.Pointer, size uintptr)
 	LstsqOptsInit func(options unsafe.Pointer, size uintptr)
 	MatrixRankOptsInit func(options unsafe.Pointer, size uintptr)
@@ -4675,6 +4785,7 @@ var (
 	Nansum func(ctx Context, x Tensor, opts *NansumOpts, out *Tensor) Error
 	Norm func(ctx Context, x Tensor, opts *NormOpts, out *Tensor) Error
 	Quantile func(ctx Context, x Tensor, q Tensor, opts *QuantileOpts, out *Tensor) Error
+	Nanquantile func(ctx Context, x Tensor, q Tensor, opts *NanquantileOpts, out *Tensor) Error
 	StdMean func(ctx Context, x Tensor, opts *StdMeanOpts, out_std *Tensor, out_mean *Tensor) Error
 	Trace func(ctx Context, x Tensor, out *Tensor) Error
 	VarMean func(ctx Context, x Tensor, opts *VarMeanOpts, out_var *Tensor, out_mean *Tensor) Error
@@ -4722,6 +4833,8 @@ var (
 	Resize func(ctx Context, x Tensor, size *int64, size_count uintptr, opts *ResizeOpts, out *Tensor) Error
 	Addmm func(ctx Context, x Tensor, a Tensor, b Tensor, opts *AddmmOpts, out *Tensor) Error
 	Cdist func(ctx Context, x Tensor, y Tensor, opts *CdistOpts, out *Tensor) Error
+	Pdist func(ctx Context, x Tensor, opts *PdistOpts, out *Tensor) Error
+	RaggedDot func(ctx Context, x Tensor, w Tensor, sizes Tensor, out *Tensor) Error
 	Corrcoef func(ctx Context, x Tensor, out *Tensor) Error
 	CosineEmbedding func(ctx Context, x Tensor, other Tensor, y Tensor, opts *CosineEmbeddingOpts, out *Tensor) Error
 	CosineSimilarity func(ctx Context, x Tensor, y Tensor, opts *CosineSimilarityOpts, out *Tensor) Error
@@ -4754,6 +4867,11 @@ var (
 	Inv func(ctx Context, x Tensor, out *Tensor) Error
 	Det func(ctx Context, x Tensor, out *Tensor) Error
 	Slogdet func(ctx Context, x Tensor, out_sign *Tensor, out_logabsdet *Tensor) Error
+	Logdet func(ctx Context, x Tensor, out *Tensor) Error
+	LuSolve func(ctx Context, lu Tensor, permutation Tensor, b Tensor, opts *LuSolveOpts, out *Tensor) Error
+	Geqrf func(ctx Context, x Tensor, out_reflectors *Tensor, out_tau *Tensor) Error
+	Ormqr func(ctx Context, reflectors Tensor, tau Tensor, x Tensor, opts *OrmqrOpts, out *Tensor) Error
+	BatchNormRunning func(ctx Context, x Tensor, scale Tensor, offset Tensor, running_mean Tensor, running_variance Tensor, opts *BatchNormRunningOpts, out_result *Tensor, out_running_mean *Tensor, out_running_variance *Tensor) Error
 	Pinv func(ctx Context, x Tensor, opts *PinvOpts, out *Tensor) Error
 	Lstsq func(ctx Context, a Tensor, b Tensor, opts *LstsqOpts, out_solution *Tensor, out_residuals *Tensor, out_rank *Tensor, out_singular_values *Tensor) Error
 	MatrixRank func(ctx Context, x Tensor, opts *MatrixRankOpts, out *Tensor) Error
@@ -4916,6 +5034,7 @@ var Functions = map[string]any{
 	"weft_optimizer_create": &OptimizerCreate,
 	"weft_optimizer_step": &OptimizerStep,
 	"weft_optimizer_step_groups": &OptimizerStepGroups,
+	"weft_optimizer_step_if_finite": &OptimizerStepIfFinite,
 	"weft_schedule_rate": &ScheduleRate,
 	"weft_clip_by_global_norm": &ClipByGlobalNorm,
 	"weft_optimizer_state": &OptimizerState,
@@ -5237,6 +5356,7 @@ var Functions = map[string]any{
 	"weft_nansum_opts_init": &NansumOptsInit,
 	"weft_norm_opts_init": &NormOptsInit,
 	"weft_quantile_opts_init": &QuantileOptsInit,
+	"weft_nanquantile_opts_init": &NanquantileOptsInit,
 	"weft_std_mean_opts_init": &StdMeanOptsInit,
 	"weft_var_mean_opts_init": &VarMeanOptsInit,
 	"weft_as_strided_opts_init": &AsStridedOptsInit,
@@ -5270,6 +5390,7 @@ var Functions = map[string]any{
 	"weft_resize_opts_init": &ResizeOptsInit,
 	"weft_addmm_opts_init": &AddmmOptsInit,
 	"weft_cdist_opts_init": &CdistOptsInit,
+	"weft_pdist_opts_init": &PdistOptsInit,
 	"weft_cosine_embedding_opts_init": &CosineEmbeddingOptsInit,
 	"weft_cosine_similarity_opts_init": &CosineSimilarityOptsInit,
 	"weft_cov_opts_init": &CovOptsInit,
@@ -5291,6 +5412,9 @@ var Functions = map[string]any{
 	"weft_eigvalsh_opts_init": &EigvalshOptsInit,
 	"weft_svd_opts_init": &SvdOptsInit,
 	"weft_solve_opts_init": &SolveOptsInit,
+	"weft_lu_solve_opts_init": &LuSolveOptsInit,
+	"weft_ormqr_opts_init": &OrmqrOptsInit,
+	"weft_batch_norm_running_opts_init": &BatchNormRunningOptsInit,
 	"weft_pinv_opts_init": &PinvOptsInit,
 	"weft_lstsq_opts_init": &LstsqOptsInit,
 	"weft_matrix_rank_opts_init": &MatrixRankOptsInit,
@@ -5606,6 +5730,7 @@ var Functions = map[string]any{
 	"weft_nansum": &Nansum,
 	"weft_norm": &Norm,
 	"weft_quantile": &Quantile,
+	"weft_nanquantile": &Nanquantile,
 	"weft_std_mean": &StdMean,
 	"weft_trace": &Trace,
 	"weft_var_mean": &VarMean,
@@ -5653,6 +5778,8 @@ var Functions = map[string]any{
 	"weft_resize": &Resize,
 	"weft_addmm": &Addmm,
 	"weft_cdist": &Cdist,
+	"weft_pdist": &Pdist,
+	"weft_ragged_dot": &RaggedDot,
 	"weft_corrcoef": &Corrcoef,
 	"weft_cosine_embedding": &CosineEmbedding,
 	"weft_cosine_similarity": &CosineSimilarity,
@@ -5685,6 +5812,11 @@ var Functions = map[string]any{
 	"weft_inv": &Inv,
 	"weft_det": &Det,
 	"weft_slogdet": &Slogdet,
+	"weft_logdet": &Logdet,
+	"weft_lu_solve": &LuSolve,
+	"weft_geqrf": &Geqrf,
+	"weft_ormqr": &Ormqr,
+	"weft_batch_norm_running": &BatchNormRunning,
 	"weft_pinv": &Pinv,
 	"weft_lstsq": &Lstsq,
 	"weft_matrix_rank": &MatrixRank,

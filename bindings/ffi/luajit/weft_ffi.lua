@@ -485,6 +485,14 @@ typedef enum weft_quantile_interpolation {
   WEFT_QUANTILE_INTERPOLATION_MIDPOINT = 4,
   WEFT_QUANTILE_INTERPOLATION_FORCE32 = 2147483647,
 } weft_quantile_interpolation;
+typedef enum weft_nanquantile_interpolation {
+  WEFT_NANQUANTILE_INTERPOLATION_LINEAR = 0,
+  WEFT_NANQUANTILE_INTERPOLATION_LOWER = 1,
+  WEFT_NANQUANTILE_INTERPOLATION_HIGHER = 2,
+  WEFT_NANQUANTILE_INTERPOLATION_NEAREST = 3,
+  WEFT_NANQUANTILE_INTERPOLATION_MIDPOINT = 4,
+  WEFT_NANQUANTILE_INTERPOLATION_FORCE32 = 2147483647,
+} weft_nanquantile_interpolation;
 typedef enum weft_index_reduce_reducer {
   WEFT_INDEX_REDUCE_REDUCER_SUM = 0,
   WEFT_INDEX_REDUCE_REDUCER_PROD = 1,
@@ -571,6 +579,12 @@ typedef enum weft_soft_cross_entropy_reduction {
   WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE = 2,
   WEFT_SOFT_CROSS_ENTROPY_REDUCTION_FORCE32 = 2147483647,
 } weft_soft_cross_entropy_reduction;
+typedef enum weft_lu_solve_transpose_a {
+  WEFT_LU_SOLVE_TRANSPOSE_A_NO_TRANSPOSE = 0,
+  WEFT_LU_SOLVE_TRANSPOSE_A_TRANSPOSE = 1,
+  WEFT_LU_SOLVE_TRANSPOSE_A_ADJOINT = 2,
+  WEFT_LU_SOLVE_TRANSPOSE_A_FORCE32 = 2147483647,
+} weft_lu_solve_transpose_a;
 typedef enum weft_matrix_norm_kind {
   WEFT_MATRIX_NORM_KIND_P = 0,
   WEFT_MATRIX_NORM_KIND_FRO = 1,
@@ -1298,6 +1312,7 @@ typedef struct weft_std_opts {
   int32_t keepdims;
   int32_t reserved_correction;
   int64_t correction;
+  double fraction;
 } weft_std_opts;
 typedef struct weft_sum_opts {
   size_t struct_size;
@@ -1317,6 +1332,7 @@ typedef struct weft_var_opts {
   int32_t keepdims;
   int32_t reserved_correction;
   int64_t correction;
+  double fraction;
 } weft_var_opts;
 typedef struct weft_argsort_opts {
   size_t struct_size;
@@ -1346,6 +1362,8 @@ typedef struct weft_top_k_opts {
   const void* next;
   uint64_t present;
   int64_t axis;
+  int32_t largest;
+  int32_t reserved;
 } weft_top_k_opts;
 typedef struct weft_boolean_mask_static_opts {
   size_t struct_size;
@@ -1417,6 +1435,8 @@ typedef struct weft_avg_pool_opts {
   int32_t ceil_mode;
   int32_t count_include_pad;
   int64_t divisor;
+  int32_t channels_first;
+  int32_t reserved;
 } weft_avg_pool_opts;
 typedef struct weft_conv_opts {
   size_t struct_size;
@@ -1433,6 +1453,8 @@ typedef struct weft_conv_opts {
   int64_t groups;
   weft_dtype dtype;
   weft_conv_precision precision;
+  int32_t channels_first;
+  int32_t reserved;
 } weft_conv_opts;
 typedef struct weft_conv_transpose_opts {
   size_t struct_size;
@@ -1449,6 +1471,8 @@ typedef struct weft_conv_transpose_opts {
   int64_t groups;
   weft_dtype dtype;
   weft_conv_transpose_precision precision;
+  int32_t channels_first;
+  int32_t reserved;
 } weft_conv_transpose_opts;
 typedef struct weft_convolution_opts {
   size_t struct_size;
@@ -1475,6 +1499,8 @@ typedef struct weft_max_pool_opts {
   int32_t reserved_dilation;
   const int64_t* dilation;
   uint64_t dilation_count;
+  int32_t channels_first;
+  int32_t reserved;
 } weft_max_pool_opts;
 typedef struct weft_reduce_window_opts {
   size_t struct_size;
@@ -1931,6 +1957,14 @@ typedef struct weft_quantile_opts {
   int32_t keepdims;
   weft_quantile_interpolation interpolation;
 } weft_quantile_opts;
+typedef struct weft_nanquantile_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  int32_t keepdims;
+  weft_nanquantile_interpolation interpolation;
+} weft_nanquantile_opts;
 typedef struct weft_std_mean_opts {
   size_t struct_size;
   const void* next;
@@ -1940,6 +1974,7 @@ typedef struct weft_std_mean_opts {
   int32_t keepdims;
   int32_t reserved_correction;
   int64_t correction;
+  double fraction;
 } weft_std_mean_opts;
 typedef struct weft_var_mean_opts {
   size_t struct_size;
@@ -1950,6 +1985,7 @@ typedef struct weft_var_mean_opts {
   int32_t keepdims;
   int32_t reserved_correction;
   int64_t correction;
+  double fraction;
 } weft_var_mean_opts;
 typedef struct weft_as_strided_opts {
   size_t struct_size;
@@ -2134,6 +2170,8 @@ typedef struct weft_max_pool_with_indices_opts {
   int32_t reserved_dilation;
   const int64_t* dilation;
   uint64_t dilation_count;
+  int32_t channels_first;
+  int32_t reserved;
 } weft_max_pool_with_indices_opts;
 typedef struct weft_affine_grid_opts {
   size_t struct_size;
@@ -2182,6 +2220,8 @@ typedef struct weft_resize_opts {
   int32_t align_corners;
   const double* scales;
   uint64_t scales_count;
+  int32_t antialias;
+  int32_t reserved;
 } weft_resize_opts;
 typedef struct weft_addmm_opts {
   size_t struct_size;
@@ -2196,6 +2236,12 @@ typedef struct weft_cdist_opts {
   uint64_t present;
   double p;
 } weft_cdist_opts;
+typedef struct weft_pdist_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double p;
+} weft_pdist_opts;
 typedef struct weft_cosine_embedding_opts {
   size_t struct_size;
   const void* next;
@@ -2346,11 +2392,36 @@ typedef struct weft_solve_opts {
   int32_t left_side;
   int32_t reserved;
 } weft_solve_opts;
+typedef struct weft_lu_solve_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_lu_solve_transpose_a transpose_a;
+  int32_t reserved;
+} weft_lu_solve_opts;
+typedef struct weft_ormqr_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int32_t left_side;
+  int32_t adjoint;
+} weft_ormqr_opts;
+typedef struct weft_batch_norm_running_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  double epsilon;
+  double momentum;
+} weft_batch_norm_running_opts;
 typedef struct weft_pinv_opts {
   size_t struct_size;
   const void* next;
   uint64_t present;
   double rtol;
+  double atol;
+  int32_t hermitian;
+  int32_t reserved;
 } weft_pinv_opts;
 typedef struct weft_lstsq_opts {
   size_t struct_size;
@@ -2974,6 +3045,7 @@ struct weft_api_v1 {
   weft_error* (*program_compare)(weft_context* ctx, const char* before_path, size_t before_path_length, const char* now_path, size_t now_path_length, weft_tree** out);
   weft_error* (*optimizer_create)(weft_context* ctx, const char* name, size_t name_length, weft_tensor* const* params, size_t count, const weft_optimizer_options* options, weft_optimizer** out);
   weft_error* (*program_report)(weft_context* ctx, const char* key, size_t key_length, weft_text_format format, weft_blob** out);
+  weft_error* (*optimizer_step_if_finite)(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count, const double* lrs, size_t group_count, weft_tensor* found);
 };
 uint32_t weft_abi_version(void);
 const char* weft_release_version(void);
@@ -3083,6 +3155,7 @@ weft_error* weft_adamw_create_groups(weft_context* ctx, weft_tensor* const* para
 weft_error* weft_optimizer_create(weft_context* ctx, const char* name, size_t name_length, weft_tensor* const* params, size_t count, const weft_optimizer_options* options, weft_optimizer** out);
 weft_error* weft_optimizer_step(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count, double lr);
 weft_error* weft_optimizer_step_groups(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count, const double* lrs, size_t group_count);
+weft_error* weft_optimizer_step_if_finite(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count, const double* lrs, size_t group_count, weft_tensor* found);
 weft_error* weft_schedule_rate(const weft_schedule_options* schedule, int64_t step, double* out_rate);
 weft_error* weft_clip_by_global_norm(weft_context* ctx, weft_tensor* const* grads, size_t count, double max_norm, weft_tensor** out_grads, weft_tensor** out_norm);
 weft_error* weft_optimizer_state(weft_optimizer* optimizer, weft_tree** out);
@@ -3404,6 +3477,7 @@ void weft_nanmean_opts_init(void* options, size_t size);
 void weft_nansum_opts_init(void* options, size_t size);
 void weft_norm_opts_init(void* options, size_t size);
 void weft_quantile_opts_init(void* options, size_t size);
+void weft_nanquantile_opts_init(void* options, size_t size);
 void weft_std_mean_opts_init(void* options, size_t size);
 void weft_var_mean_opts_init(void* options, size_t size);
 void weft_as_strided_opts_init(void* options, size_t size);
@@ -3437,6 +3511,7 @@ void weft_local_response_norm_opts_init(void* options, size_t size);
 void weft_resize_opts_init(void* options, size_t size);
 void weft_addmm_opts_init(void* options, size_t size);
 void weft_cdist_opts_init(void* options, size_t size);
+void weft_pdist_opts_init(void* options, size_t size);
 void weft_cosine_embedding_opts_init(void* options, size_t size);
 void weft_cosine_similarity_opts_init(void* options, size_t size);
 void weft_cov_opts_init(void* options, size_t size);
@@ -3458,6 +3533,9 @@ void weft_eigh_opts_init(void* options, size_t size);
 void weft_eigvalsh_opts_init(void* options, size_t size);
 void weft_svd_opts_init(void* options, size_t size);
 void weft_solve_opts_init(void* options, size_t size);
+void weft_lu_solve_opts_init(void* options, size_t size);
+void weft_ormqr_opts_init(void* options, size_t size);
+void weft_batch_norm_running_opts_init(void* options, size_t size);
 void weft_pinv_opts_init(void* options, size_t size);
 void weft_lstsq_opts_init(void* options, size_t size);
 void weft_matrix_rank_opts_init(void* options, size_t size);
@@ -3773,6 +3851,7 @@ weft_error* weft_nanmean(weft_context* ctx, weft_tensor* x, const weft_nanmean_o
 weft_error* weft_nansum(weft_context* ctx, weft_tensor* x, const weft_nansum_opts* opts, weft_tensor** out);
 weft_error* weft_norm(weft_context* ctx, weft_tensor* x, const weft_norm_opts* opts, weft_tensor** out);
 weft_error* weft_quantile(weft_context* ctx, weft_tensor* x, weft_tensor* q, const weft_quantile_opts* opts, weft_tensor** out);
+weft_error* weft_nanquantile(weft_context* ctx, weft_tensor* x, weft_tensor* q, const weft_nanquantile_opts* opts, weft_tensor** out);
 weft_error* weft_std_mean(weft_context* ctx, weft_tensor* x, const weft_std_mean_opts* opts, weft_tensor** out_std, weft_tensor** out_mean);
 weft_error* weft_trace(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_var_mean(weft_context* ctx, weft_tensor* x, const weft_var_mean_opts* opts, weft_tensor** out_var, weft_tensor** out_mean);
@@ -3820,6 +3899,8 @@ weft_error* weft_pixel_unshuffle(weft_context* ctx, weft_tensor* x, int64_t fact
 weft_error* weft_resize(weft_context* ctx, weft_tensor* x, const int64_t* size, size_t size_count, const weft_resize_opts* opts, weft_tensor** out);
 weft_error* weft_addmm(weft_context* ctx, weft_tensor* x, weft_tensor* a, weft_tensor* b, const weft_addmm_opts* opts, weft_tensor** out);
 weft_error* weft_cdist(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_cdist_opts* opts, weft_tensor** out);
+weft_error* weft_pdist(weft_context* ctx, weft_tensor* x, const weft_pdist_opts* opts, weft_tensor** out);
+weft_error* weft_ragged_dot(weft_context* ctx, weft_tensor* x, weft_tensor* w, weft_tensor* sizes, weft_tensor** out);
 weft_error* weft_corrcoef(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_cosine_embedding(weft_context* ctx, weft_tensor* x, weft_tensor* other, weft_tensor* y, const weft_cosine_embedding_opts* opts, weft_tensor** out);
 weft_error* weft_cosine_similarity(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_cosine_similarity_opts* opts, weft_tensor** out);
@@ -3852,6 +3933,11 @@ weft_error* weft_solve(weft_context* ctx, weft_tensor* a, weft_tensor* b, const 
 weft_error* weft_inv(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_det(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_slogdet(weft_context* ctx, weft_tensor* x, weft_tensor** out_sign, weft_tensor** out_logabsdet);
+weft_error* weft_logdet(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_lu_solve(weft_context* ctx, weft_tensor* lu, weft_tensor* permutation, weft_tensor* b, const weft_lu_solve_opts* opts, weft_tensor** out);
+weft_error* weft_geqrf(weft_context* ctx, weft_tensor* x, weft_tensor** out_reflectors, weft_tensor** out_tau);
+weft_error* weft_ormqr(weft_context* ctx, weft_tensor* reflectors, weft_tensor* tau, weft_tensor* x, const weft_ormqr_opts* opts, weft_tensor** out);
+weft_error* weft_batch_norm_running(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset, weft_tensor* running_mean, weft_tensor* running_variance, const weft_batch_norm_running_opts* opts, weft_tensor** out_result, weft_tensor** out_running_mean, weft_tensor** out_running_variance);
 weft_error* weft_pinv(weft_context* ctx, weft_tensor* x, const weft_pinv_opts* opts, weft_tensor** out);
 weft_error* weft_lstsq(weft_context* ctx, weft_tensor* a, weft_tensor* b, const weft_lstsq_opts* opts, weft_tensor** out_solution, weft_tensor** out_residuals, weft_tensor** out_rank, weft_tensor** out_singular_values);
 weft_error* weft_matrix_rank(weft_context* ctx, weft_tensor* x, const weft_matrix_rank_opts* opts, weft_tensor** out);
@@ -3980,17 +4066,20 @@ M.WEFT_PROD_HAS_KEEPDIMS = 0x2ULL
 M.WEFT_STD_HAS_DIMS = 0x1ULL
 M.WEFT_STD_HAS_KEEPDIMS = 0x2ULL
 M.WEFT_STD_HAS_CORRECTION = 0x4ULL
+M.WEFT_STD_HAS_FRACTION = 0x8ULL
 M.WEFT_SUM_HAS_DIMS = 0x1ULL
 M.WEFT_SUM_HAS_KEEPDIMS = 0x2ULL
 M.WEFT_VAR_HAS_DIMS = 0x1ULL
 M.WEFT_VAR_HAS_KEEPDIMS = 0x2ULL
 M.WEFT_VAR_HAS_CORRECTION = 0x4ULL
+M.WEFT_VAR_HAS_FRACTION = 0x8ULL
 M.WEFT_ARGSORT_HAS_AXIS = 0x1ULL
 M.WEFT_ARGSORT_HAS_DESCENDING = 0x2ULL
 M.WEFT_SEARCHSORTED_HAS_RIGHT = 0x1ULL
 M.WEFT_SORT_HAS_AXIS = 0x1ULL
 M.WEFT_SORT_HAS_DESCENDING = 0x2ULL
 M.WEFT_TOP_K_HAS_AXIS = 0x1ULL
+M.WEFT_TOP_K_HAS_LARGEST = 0x2ULL
 M.WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS = 0x1ULL
 M.WEFT_BOOLEAN_MASK_STATIC_HAS_FILL = 0x2ULL
 M.WEFT_MASKED_SELECT_STATIC_HAS_FILL = 0x1ULL
@@ -4012,6 +4101,7 @@ M.WEFT_AVG_POOL_HAS_PADS = 0x4ULL
 M.WEFT_AVG_POOL_HAS_CEIL_MODE = 0x8ULL
 M.WEFT_AVG_POOL_HAS_COUNT_INCLUDE_PAD = 0x10ULL
 M.WEFT_AVG_POOL_HAS_DIVISOR = 0x20ULL
+M.WEFT_AVG_POOL_HAS_CHANNELS_FIRST = 0x40ULL
 M.WEFT_CONV_HAS_STRIDES = 0x1ULL
 M.WEFT_CONV_HAS_PADDING = 0x2ULL
 M.WEFT_CONV_HAS_PADS = 0x4ULL
@@ -4019,6 +4109,7 @@ M.WEFT_CONV_HAS_DILATION = 0x8ULL
 M.WEFT_CONV_HAS_GROUPS = 0x10ULL
 M.WEFT_CONV_HAS_DTYPE = 0x20ULL
 M.WEFT_CONV_HAS_PRECISION = 0x40ULL
+M.WEFT_CONV_HAS_CHANNELS_FIRST = 0x80ULL
 M.WEFT_CONV_TRANSPOSE_HAS_STRIDES = 0x1ULL
 M.WEFT_CONV_TRANSPOSE_HAS_PADS = 0x2ULL
 M.WEFT_CONV_TRANSPOSE_HAS_OUTPUT_PADDING = 0x4ULL
@@ -4026,6 +4117,7 @@ M.WEFT_CONV_TRANSPOSE_HAS_DILATION = 0x8ULL
 M.WEFT_CONV_TRANSPOSE_HAS_GROUPS = 0x10ULL
 M.WEFT_CONV_TRANSPOSE_HAS_DTYPE = 0x20ULL
 M.WEFT_CONV_TRANSPOSE_HAS_PRECISION = 0x40ULL
+M.WEFT_CONV_TRANSPOSE_HAS_CHANNELS_FIRST = 0x80ULL
 M.WEFT_CONVOLUTION_HAS_FEATURE_GROUP_COUNT = 0x1ULL
 M.WEFT_CONVOLUTION_HAS_BATCH_GROUP_COUNT = 0x2ULL
 M.WEFT_CONVOLUTION_HAS_WINDOW_REVERSAL = 0x4ULL
@@ -4036,6 +4128,7 @@ M.WEFT_MAX_POOL_HAS_PADDING = 0x2ULL
 M.WEFT_MAX_POOL_HAS_PADS = 0x4ULL
 M.WEFT_MAX_POOL_HAS_CEIL_MODE = 0x8ULL
 M.WEFT_MAX_POOL_HAS_DILATION = 0x10ULL
+M.WEFT_MAX_POOL_HAS_CHANNELS_FIRST = 0x20ULL
 M.WEFT_REDUCE_WINDOW_HAS_WINDOW_STRIDES = 0x1ULL
 M.WEFT_REDUCE_WINDOW_HAS_BASE_DILATIONS = 0x2ULL
 M.WEFT_REDUCE_WINDOW_HAS_WINDOW_DILATIONS = 0x4ULL
@@ -4153,12 +4246,17 @@ M.WEFT_NORM_HAS_P = 0x4ULL
 M.WEFT_QUANTILE_HAS_AXIS = 0x1ULL
 M.WEFT_QUANTILE_HAS_KEEPDIMS = 0x2ULL
 M.WEFT_QUANTILE_HAS_INTERPOLATION = 0x4ULL
+M.WEFT_NANQUANTILE_HAS_AXIS = 0x1ULL
+M.WEFT_NANQUANTILE_HAS_KEEPDIMS = 0x2ULL
+M.WEFT_NANQUANTILE_HAS_INTERPOLATION = 0x4ULL
 M.WEFT_STD_MEAN_HAS_DIMS = 0x1ULL
 M.WEFT_STD_MEAN_HAS_KEEPDIMS = 0x2ULL
 M.WEFT_STD_MEAN_HAS_CORRECTION = 0x4ULL
+M.WEFT_STD_MEAN_HAS_FRACTION = 0x8ULL
 M.WEFT_VAR_MEAN_HAS_DIMS = 0x1ULL
 M.WEFT_VAR_MEAN_HAS_KEEPDIMS = 0x2ULL
 M.WEFT_VAR_MEAN_HAS_CORRECTION = 0x4ULL
+M.WEFT_VAR_MEAN_HAS_FRACTION = 0x8ULL
 M.WEFT_AS_STRIDED_HAS_OFFSET = 0x1ULL
 M.WEFT_AS_STRIDED_SCATTER_HAS_OFFSET = 0x1ULL
 M.WEFT_DIAG_HAS_OFFSET = 0x1ULL
@@ -4208,6 +4306,7 @@ M.WEFT_MAX_POOL_WITH_INDICES_HAS_PADDING = 0x2ULL
 M.WEFT_MAX_POOL_WITH_INDICES_HAS_PADS = 0x4ULL
 M.WEFT_MAX_POOL_WITH_INDICES_HAS_CEIL_MODE = 0x8ULL
 M.WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION = 0x10ULL
+M.WEFT_MAX_POOL_WITH_INDICES_HAS_CHANNELS_FIRST = 0x20ULL
 M.WEFT_AFFINE_GRID_HAS_ALIGN_CORNERS = 0x1ULL
 M.WEFT_GRID_SAMPLE_HAS_MODE = 0x1ULL
 M.WEFT_GRID_SAMPLE_HAS_OUTSIDE = 0x2ULL
@@ -4223,9 +4322,11 @@ M.WEFT_LOCAL_RESPONSE_NORM_HAS_K = 0x8ULL
 M.WEFT_RESIZE_HAS_MODE = 0x1ULL
 M.WEFT_RESIZE_HAS_ALIGN_CORNERS = 0x2ULL
 M.WEFT_RESIZE_HAS_SCALES = 0x4ULL
+M.WEFT_RESIZE_HAS_ANTIALIAS = 0x8ULL
 M.WEFT_ADDMM_HAS_ALPHA = 0x1ULL
 M.WEFT_ADDMM_HAS_BETA = 0x2ULL
 M.WEFT_CDIST_HAS_P = 0x1ULL
+M.WEFT_PDIST_HAS_P = 0x1ULL
 M.WEFT_COSINE_EMBEDDING_HAS_REDUCTION = 0x1ULL
 M.WEFT_COSINE_EMBEDDING_HAS_MARGIN = 0x2ULL
 M.WEFT_COSINE_SIMILARITY_HAS_AXIS = 0x1ULL
@@ -4258,7 +4359,15 @@ M.WEFT_EIGH_HAS_LOWER = 0x1ULL
 M.WEFT_EIGVALSH_HAS_LOWER = 0x1ULL
 M.WEFT_SVD_HAS_FULL_MATRICES = 0x1ULL
 M.WEFT_SOLVE_HAS_LEFT_SIDE = 0x1ULL
+M.WEFT_LU_SOLVE_HAS_TRANSPOSE_A = 0x1ULL
+M.WEFT_ORMQR_HAS_LEFT_SIDE = 0x1ULL
+M.WEFT_ORMQR_HAS_ADJOINT = 0x2ULL
+M.WEFT_BATCH_NORM_RUNNING_HAS_AXIS = 0x1ULL
+M.WEFT_BATCH_NORM_RUNNING_HAS_EPSILON = 0x2ULL
+M.WEFT_BATCH_NORM_RUNNING_HAS_MOMENTUM = 0x4ULL
 M.WEFT_PINV_HAS_RTOL = 0x1ULL
+M.WEFT_PINV_HAS_ATOL = 0x2ULL
+M.WEFT_PINV_HAS_HERMITIAN = 0x4ULL
 M.WEFT_LSTSQ_HAS_RTOL = 0x1ULL
 M.WEFT_MATRIX_RANK_HAS_RTOL = 0x1ULL
 M.WEFT_MATRIX_RANK_HAS_ATOL = 0x2ULL

@@ -84,17 +84,20 @@ WEFT_PROD_HAS_KEEPDIMS = 0x2
 WEFT_STD_HAS_DIMS = 0x1
 WEFT_STD_HAS_KEEPDIMS = 0x2
 WEFT_STD_HAS_CORRECTION = 0x4
+WEFT_STD_HAS_FRACTION = 0x8
 WEFT_SUM_HAS_DIMS = 0x1
 WEFT_SUM_HAS_KEEPDIMS = 0x2
 WEFT_VAR_HAS_DIMS = 0x1
 WEFT_VAR_HAS_KEEPDIMS = 0x2
 WEFT_VAR_HAS_CORRECTION = 0x4
+WEFT_VAR_HAS_FRACTION = 0x8
 WEFT_ARGSORT_HAS_AXIS = 0x1
 WEFT_ARGSORT_HAS_DESCENDING = 0x2
 WEFT_SEARCHSORTED_HAS_RIGHT = 0x1
 WEFT_SORT_HAS_AXIS = 0x1
 WEFT_SORT_HAS_DESCENDING = 0x2
 WEFT_TOP_K_HAS_AXIS = 0x1
+WEFT_TOP_K_HAS_LARGEST = 0x2
 WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS = 0x1
 WEFT_BOOLEAN_MASK_STATIC_HAS_FILL = 0x2
 WEFT_MASKED_SELECT_STATIC_HAS_FILL = 0x1
@@ -116,6 +119,7 @@ WEFT_AVG_POOL_HAS_PADS = 0x4
 WEFT_AVG_POOL_HAS_CEIL_MODE = 0x8
 WEFT_AVG_POOL_HAS_COUNT_INCLUDE_PAD = 0x10
 WEFT_AVG_POOL_HAS_DIVISOR = 0x20
+WEFT_AVG_POOL_HAS_CHANNELS_FIRST = 0x40
 WEFT_CONV_HAS_STRIDES = 0x1
 WEFT_CONV_HAS_PADDING = 0x2
 WEFT_CONV_HAS_PADS = 0x4
@@ -123,6 +127,7 @@ WEFT_CONV_HAS_DILATION = 0x8
 WEFT_CONV_HAS_GROUPS = 0x10
 WEFT_CONV_HAS_DTYPE = 0x20
 WEFT_CONV_HAS_PRECISION = 0x40
+WEFT_CONV_HAS_CHANNELS_FIRST = 0x80
 WEFT_CONV_TRANSPOSE_HAS_STRIDES = 0x1
 WEFT_CONV_TRANSPOSE_HAS_PADS = 0x2
 WEFT_CONV_TRANSPOSE_HAS_OUTPUT_PADDING = 0x4
@@ -130,6 +135,7 @@ WEFT_CONV_TRANSPOSE_HAS_DILATION = 0x8
 WEFT_CONV_TRANSPOSE_HAS_GROUPS = 0x10
 WEFT_CONV_TRANSPOSE_HAS_DTYPE = 0x20
 WEFT_CONV_TRANSPOSE_HAS_PRECISION = 0x40
+WEFT_CONV_TRANSPOSE_HAS_CHANNELS_FIRST = 0x80
 WEFT_CONVOLUTION_HAS_FEATURE_GROUP_COUNT = 0x1
 WEFT_CONVOLUTION_HAS_BATCH_GROUP_COUNT = 0x2
 WEFT_CONVOLUTION_HAS_WINDOW_REVERSAL = 0x4
@@ -140,6 +146,7 @@ WEFT_MAX_POOL_HAS_PADDING = 0x2
 WEFT_MAX_POOL_HAS_PADS = 0x4
 WEFT_MAX_POOL_HAS_CEIL_MODE = 0x8
 WEFT_MAX_POOL_HAS_DILATION = 0x10
+WEFT_MAX_POOL_HAS_CHANNELS_FIRST = 0x20
 WEFT_REDUCE_WINDOW_HAS_WINDOW_STRIDES = 0x1
 WEFT_REDUCE_WINDOW_HAS_BASE_DILATIONS = 0x2
 WEFT_REDUCE_WINDOW_HAS_WINDOW_DILATIONS = 0x4
@@ -257,12 +264,17 @@ WEFT_NORM_HAS_P = 0x4
 WEFT_QUANTILE_HAS_AXIS = 0x1
 WEFT_QUANTILE_HAS_KEEPDIMS = 0x2
 WEFT_QUANTILE_HAS_INTERPOLATION = 0x4
+WEFT_NANQUANTILE_HAS_AXIS = 0x1
+WEFT_NANQUANTILE_HAS_KEEPDIMS = 0x2
+WEFT_NANQUANTILE_HAS_INTERPOLATION = 0x4
 WEFT_STD_MEAN_HAS_DIMS = 0x1
 WEFT_STD_MEAN_HAS_KEEPDIMS = 0x2
 WEFT_STD_MEAN_HAS_CORRECTION = 0x4
+WEFT_STD_MEAN_HAS_FRACTION = 0x8
 WEFT_VAR_MEAN_HAS_DIMS = 0x1
 WEFT_VAR_MEAN_HAS_KEEPDIMS = 0x2
 WEFT_VAR_MEAN_HAS_CORRECTION = 0x4
+WEFT_VAR_MEAN_HAS_FRACTION = 0x8
 WEFT_AS_STRIDED_HAS_OFFSET = 0x1
 WEFT_AS_STRIDED_SCATTER_HAS_OFFSET = 0x1
 WEFT_DIAG_HAS_OFFSET = 0x1
@@ -312,6 +324,7 @@ WEFT_MAX_POOL_WITH_INDICES_HAS_PADDING = 0x2
 WEFT_MAX_POOL_WITH_INDICES_HAS_PADS = 0x4
 WEFT_MAX_POOL_WITH_INDICES_HAS_CEIL_MODE = 0x8
 WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION = 0x10
+WEFT_MAX_POOL_WITH_INDICES_HAS_CHANNELS_FIRST = 0x20
 WEFT_AFFINE_GRID_HAS_ALIGN_CORNERS = 0x1
 WEFT_GRID_SAMPLE_HAS_MODE = 0x1
 WEFT_GRID_SAMPLE_HAS_OUTSIDE = 0x2
@@ -327,9 +340,11 @@ WEFT_LOCAL_RESPONSE_NORM_HAS_K = 0x8
 WEFT_RESIZE_HAS_MODE = 0x1
 WEFT_RESIZE_HAS_ALIGN_CORNERS = 0x2
 WEFT_RESIZE_HAS_SCALES = 0x4
+WEFT_RESIZE_HAS_ANTIALIAS = 0x8
 WEFT_ADDMM_HAS_ALPHA = 0x1
 WEFT_ADDMM_HAS_BETA = 0x2
 WEFT_CDIST_HAS_P = 0x1
+WEFT_PDIST_HAS_P = 0x1
 WEFT_COSINE_EMBEDDING_HAS_REDUCTION = 0x1
 WEFT_COSINE_EMBEDDING_HAS_MARGIN = 0x2
 WEFT_COSINE_SIMILARITY_HAS_AXIS = 0x1
@@ -362,7 +377,15 @@ WEFT_EIGH_HAS_LOWER = 0x1
 WEFT_EIGVALSH_HAS_LOWER = 0x1
 WEFT_SVD_HAS_FULL_MATRICES = 0x1
 WEFT_SOLVE_HAS_LEFT_SIDE = 0x1
+WEFT_LU_SOLVE_HAS_TRANSPOSE_A = 0x1
+WEFT_ORMQR_HAS_LEFT_SIDE = 0x1
+WEFT_ORMQR_HAS_ADJOINT = 0x2
+WEFT_BATCH_NORM_RUNNING_HAS_AXIS = 0x1
+WEFT_BATCH_NORM_RUNNING_HAS_EPSILON = 0x2
+WEFT_BATCH_NORM_RUNNING_HAS_MOMENTUM = 0x4
 WEFT_PINV_HAS_RTOL = 0x1
+WEFT_PINV_HAS_ATOL = 0x2
+WEFT_PINV_HAS_HERMITIAN = 0x4
 WEFT_LSTSQ_HAS_RTOL = 0x1
 WEFT_MATRIX_RANK_HAS_RTOL = 0x1
 WEFT_MATRIX_RANK_HAS_ATOL = 0x2
@@ -771,6 +794,12 @@ WEFT_QUANTILE_INTERPOLATION_LOWER = 1
 WEFT_QUANTILE_INTERPOLATION_HIGHER = 2
 WEFT_QUANTILE_INTERPOLATION_NEAREST = 3
 WEFT_QUANTILE_INTERPOLATION_MIDPOINT = 4
+weft_nanquantile_interpolation = c.c_uint32
+WEFT_NANQUANTILE_INTERPOLATION_LINEAR = 0
+WEFT_NANQUANTILE_INTERPOLATION_LOWER = 1
+WEFT_NANQUANTILE_INTERPOLATION_HIGHER = 2
+WEFT_NANQUANTILE_INTERPOLATION_NEAREST = 3
+WEFT_NANQUANTILE_INTERPOLATION_MIDPOINT = 4
 weft_index_reduce_reducer = c.c_uint32
 WEFT_INDEX_REDUCE_REDUCER_SUM = 0
 WEFT_INDEX_REDUCE_REDUCER_PROD = 1
@@ -831,6 +860,10 @@ weft_soft_cross_entropy_reduction = c.c_uint32
 WEFT_SOFT_CROSS_ENTROPY_REDUCTION_MEAN = 0
 WEFT_SOFT_CROSS_ENTROPY_REDUCTION_SUM = 1
 WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE = 2
+weft_lu_solve_transpose_a = c.c_uint32
+WEFT_LU_SOLVE_TRANSPOSE_A_NO_TRANSPOSE = 0
+WEFT_LU_SOLVE_TRANSPOSE_A_TRANSPOSE = 1
+WEFT_LU_SOLVE_TRANSPOSE_A_ADJOINT = 2
 weft_matrix_norm_kind = c.c_uint32
 WEFT_MATRIX_NORM_KIND_P = 0
 WEFT_MATRIX_NORM_KIND_FRO = 1
@@ -1830,6 +1863,7 @@ class weft_std_opts(c.Structure):
         ("keepdims", c.c_int32),
         ("reserved_correction", c.c_int32),
         ("correction", c.c_int64),
+        ("fraction", c.c_double),
     ]
 
 
@@ -1855,6 +1889,7 @@ class weft_var_opts(c.Structure):
         ("keepdims", c.c_int32),
         ("reserved_correction", c.c_int32),
         ("correction", c.c_int64),
+        ("fraction", c.c_double),
     ]
 
 
@@ -1896,6 +1931,8 @@ class weft_top_k_opts(c.Structure):
         ("next", c.c_void_p),
         ("present", c.c_uint64),
         ("axis", c.c_int64),
+        ("largest", c.c_int32),
+        ("reserved", c.c_int32),
     ]
 
 
@@ -1994,6 +2031,8 @@ class weft_avg_pool_opts(c.Structure):
         ("ceil_mode", c.c_int32),
         ("count_include_pad", c.c_int32),
         ("divisor", c.c_int64),
+        ("channels_first", c.c_int32),
+        ("reserved", c.c_int32),
     ]
 
 
@@ -2013,6 +2052,8 @@ class weft_conv_opts(c.Structure):
         ("groups", c.c_int64),
         ("dtype", weft_dtype),
         ("precision", weft_conv_precision),
+        ("channels_first", c.c_int32),
+        ("reserved", c.c_int32),
     ]
 
 
@@ -2032,6 +2073,8 @@ class weft_conv_transpose_opts(c.Structure):
         ("groups", c.c_int64),
         ("dtype", weft_dtype),
         ("precision", weft_conv_transpose_precision),
+        ("channels_first", c.c_int32),
+        ("reserved", c.c_int32),
     ]
 
 
@@ -2064,6 +2107,8 @@ class weft_max_pool_opts(c.Structure):
         ("reserved_dilation", c.c_int32),
         ("dilation", c.POINTER(c.c_int64)),
         ("dilation_count", c.c_uint64),
+        ("channels_first", c.c_int32),
+        ("reserved", c.c_int32),
     ]
 
 
@@ -2696,6 +2741,17 @@ class weft_quantile_opts(c.Structure):
     ]
 
 
+class weft_nanquantile_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("keepdims", c.c_int32),
+        ("interpolation", weft_nanquantile_interpolation),
+    ]
+
+
 class weft_std_mean_opts(c.Structure):
     _fields_ = [
         ("struct_size", c.c_size_t),
@@ -2706,6 +2762,7 @@ class weft_std_mean_opts(c.Structure):
         ("keepdims", c.c_int32),
         ("reserved_correction", c.c_int32),
         ("correction", c.c_int64),
+        ("fraction", c.c_double),
     ]
 
 
@@ -2719,6 +2776,7 @@ class weft_var_mean_opts(c.Structure):
         ("keepdims", c.c_int32),
         ("reserved_correction", c.c_int32),
         ("correction", c.c_int64),
+        ("fraction", c.c_double),
     ]
 
 
@@ -2972,6 +3030,8 @@ class weft_max_pool_with_indices_opts(c.Structure):
         ("reserved_dilation", c.c_int32),
         ("dilation", c.POINTER(c.c_int64)),
         ("dilation_count", c.c_uint64),
+        ("channels_first", c.c_int32),
+        ("reserved", c.c_int32),
     ]
 
 
@@ -3038,6 +3098,8 @@ class weft_resize_opts(c.Structure):
         ("align_corners", c.c_int32),
         ("scales", c.POINTER(c.c_double)),
         ("scales_count", c.c_uint64),
+        ("antialias", c.c_int32),
+        ("reserved", c.c_int32),
     ]
 
 
@@ -3052,6 +3114,15 @@ class weft_addmm_opts(c.Structure):
 
 
 class weft_cdist_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("p", c.c_double),
+    ]
+
+
+class weft_pdist_opts(c.Structure):
     _fields_ = [
         ("struct_size", c.c_size_t),
         ("next", c.c_void_p),
@@ -3273,12 +3344,46 @@ class weft_solve_opts(c.Structure):
     ]
 
 
+class weft_lu_solve_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("transpose_a", weft_lu_solve_transpose_a),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_ormqr_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("left_side", c.c_int32),
+        ("adjoint", c.c_int32),
+    ]
+
+
+class weft_batch_norm_running_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("epsilon", c.c_double),
+        ("momentum", c.c_double),
+    ]
+
+
 class weft_pinv_opts(c.Structure):
     _fields_ = [
         ("struct_size", c.c_size_t),
         ("next", c.c_void_p),
         ("present", c.c_uint64),
         ("rtol", c.c_double),
+        ("atol", c.c_double),
+        ("hermitian", c.c_int32),
+        ("reserved", c.c_int32),
     ]
 
 
@@ -4031,6 +4136,7 @@ class weft_api_v1(c.Structure):
         ("program_compare", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t, c.POINTER(weft_tree))),
         ("optimizer_create", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_optimizer_options), c.POINTER(weft_optimizer))),
         ("program_report", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, weft_text_format, c.POINTER(weft_blob))),
+        ("optimizer_step_if_finite", c.CFUNCTYPE(weft_error, weft_optimizer, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_double), c.c_size_t, weft_tensor)),
     ]
 
 
@@ -4144,6 +4250,7 @@ FUNCTIONS = {
     "weft_optimizer_create": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_optimizer_options), c.POINTER(weft_optimizer)]),
     "weft_optimizer_step": (weft_error, [weft_optimizer, c.POINTER(weft_tensor), c.c_size_t, c.c_double]),
     "weft_optimizer_step_groups": (weft_error, [weft_optimizer, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_double), c.c_size_t]),
+    "weft_optimizer_step_if_finite": (weft_error, [weft_optimizer, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_double), c.c_size_t, weft_tensor]),
     "weft_schedule_rate": (weft_error, [c.POINTER(weft_schedule_options), c.c_int64, c.POINTER(c.c_double)]),
     "weft_clip_by_global_norm": (weft_error, [weft_context, c.POINTER(weft_tensor), c.c_size_t, c.c_double, c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
     "weft_optimizer_state": (weft_error, [weft_optimizer, c.POINTER(weft_tree)]),
@@ -4465,6 +4572,7 @@ FUNCTIONS = {
     "weft_nansum_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_norm_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_quantile_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_nanquantile_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_std_mean_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_var_mean_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_as_strided_opts_init": (None, [c.c_void_p, c.c_size_t]),
@@ -4498,6 +4606,7 @@ FUNCTIONS = {
     "weft_resize_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_addmm_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_cdist_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_pdist_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_cosine_embedding_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_cosine_similarity_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_cov_opts_init": (None, [c.c_void_p, c.c_size_t]),
@@ -4519,6 +4628,9 @@ FUNCTIONS = {
     "weft_eigvalsh_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_svd_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_solve_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_lu_solve_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_ormqr_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_batch_norm_running_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_pinv_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_lstsq_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_matrix_rank_opts_init": (None, [c.c_void_p, c.c_size_t]),
@@ -4834,6 +4946,7 @@ FUNCTIONS = {
     "weft_nansum": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_nansum_opts), c.POINTER(weft_tensor)]),
     "weft_norm": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_norm_opts), c.POINTER(weft_tensor)]),
     "weft_quantile": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_quantile_opts), c.POINTER(weft_tensor)]),
+    "weft_nanquantile": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_nanquantile_opts), c.POINTER(weft_tensor)]),
     "weft_std_mean": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_std_mean_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
     "weft_trace": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_var_mean": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_var_mean_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
@@ -4881,6 +4994,8 @@ FUNCTIONS = {
     "weft_resize": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_resize_opts), c.POINTER(weft_tensor)]),
     "weft_addmm": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_addmm_opts), c.POINTER(weft_tensor)]),
     "weft_cdist": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_cdist_opts), c.POINTER(weft_tensor)]),
+    "weft_pdist": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_pdist_opts), c.POINTER(weft_tensor)]),
+    "weft_ragged_dot": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_corrcoef": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_cosine_embedding": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_cosine_embedding_opts), c.POINTER(weft_tensor)]),
     "weft_cosine_similarity": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_cosine_similarity_opts), c.POINTER(weft_tensor)]),
@@ -4913,6 +5028,11 @@ FUNCTIONS = {
     "weft_inv": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_det": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_slogdet": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_logdet": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_lu_solve": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_lu_solve_opts), c.POINTER(weft_tensor)]),
+    "weft_geqrf": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_ormqr": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_ormqr_opts), c.POINTER(weft_tensor)]),
+    "weft_batch_norm_running": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_batch_norm_running_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
     "weft_pinv": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_pinv_opts), c.POINTER(weft_tensor)]),
     "weft_lstsq": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_lstsq_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
     "weft_matrix_rank": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_matrix_rank_opts), c.POINTER(weft_tensor)]),

@@ -2,8 +2,8 @@
 import json
 import os
 
-from . import (attributes, bodies, cpp, ffi, fluent, fuzz, goldens, headers, languages, lookup, model, options, python_package, reference,
-               text)
+from . import (attributes, bodies, cpp, ffi, fluent, fuzz, goldens, headers, languages, lookup, model, operations_page, options,
+               python_package, reference, text)
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -27,6 +27,8 @@ def outputs():
     with open(os.path.join(HERE, "api.json"), encoding="utf-8") as f:
         files.update(options.library_files(json.load(f)["options"]))
     with open(OPS, encoding="utf-8") as f:
-        files.update(attributes.files(json.load(f)["ops"]))  # the library's own, internal operations too
+        table = json.load(f)["ops"]
+    files.update(attributes.files(table))  # the library's own, internal operations too
+    files.update(operations_page.files(table))
     files.update(lookup.files(ROOT))
     return files

@@ -18,7 +18,7 @@ from ._function import (
     jvp as jvp,
 )
 from ._function import value_and_grad as value_and_grad, vjp as vjp, vmap as vmap
-from ._ops import *  # type: ignore[no-redef]
+from ._ops import *
 from ._more import *  # type: ignore[assignment]
 from ._numpy import *  # type: ignore[assignment]
 from ._control import (  # type: ignore[assignment]

@@ -175,6 +175,17 @@ def unknown_keyword(name, function, error):
     return InvalidType(text.replace("?; it", "? It"), name)
 
 
+# Names of one thing, ours and StableHLO's: a function that has the one takes the other, as weft_op_apply does.
+_ALIASES = {"axis": "dimension", "dimension": "axis", "dims": "dimensions", "dimensions": "dims"}
+
+
+def _aliased(function, keywords):
+    """The keywords by the function's own names, where another name of one of them was given; else None."""
+    takes = _parameters(function)
+    own = {_ALIASES[k] if k not in takes and _ALIASES.get(k) in takes else k: v for k, v in keywords.items()}
+    return own if own.keys() != keywords.keys() and len(own) == len(keywords) else None
+
+
 def named(function, name=None):
     """The function, with an error that names the nearest where a keyword is none of its own."""
 
@@ -183,9 +194,13 @@ def named(function, name=None):
             return function(*values, **keywords)
         except TypeError as error:
             # Raised by the call itself, not in the function.
-            refused = unknown_keyword(call.__name__, function, error) if error.__traceback__.tb_next is None else None
-            if refused is None:
+            own = error.__traceback__.tb_next is None
+            aliased = _aliased(function, keywords) if own else None
+            refused = unknown_keyword(call.__name__, function, error) if own and aliased is None else None
+            if aliased is None and refused is None:
                 raise
+        if aliased is not None:
+            return function(*values, **aliased)
         raise refused
 
     call.__module__, call.__doc__, call.__wrapped__ = function.__module__, function.__doc__, function

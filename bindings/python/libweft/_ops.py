@@ -103,7 +103,8 @@ _atan2 = _bind('weft_atan2')
 
 def atan2(x, y):
     """Elementwise angle of the point with ordinate x and abscissa y in (-pi, pi], as C atan2(x, y), with NumPy
-    broadcasting. At the origin all derivatives are 0.
+    broadcasting. At the origin all derivatives are 0. Of complex numbers it is -i log((y + i x) / sqrt(x^2 +
+    y^2)).
 
     x: ordinate
     y: abscissa
@@ -150,7 +151,7 @@ _cbrt = _bind('weft_cbrt')
 
 
 def cbrt(x):
-    """Elementwise cube root, also of negative numbers.
+    """Elementwise cube root, also of negative numbers; of complex ones the root of the least angle.
 
     x: operand
 
@@ -848,7 +849,8 @@ _maximum = _bind('weft_maximum')
 
 def maximum(x, y):
     """Elementwise maximum with NumPy broadcasting; NaN if either is. Where both are equal each gets half of the
-    gradient; where either is NaN each gets all of it, as in PyTorch.
+    gradient; where either is NaN each gets all of it, as in PyTorch. Complex numbers are compared by their real
+    parts first, as StableHLO has it.
 
     x: first operand
     y: second operand
@@ -873,7 +875,8 @@ _minimum = _bind('weft_minimum')
 
 def minimum(x, y):
     """Elementwise minimum with NumPy broadcasting; NaN if either is. Where both are equal each gets half of the
-    gradient; where either is NaN each gets all of it, as in PyTorch.
+    gradient; where either is NaN each gets all of it, as in PyTorch. Complex numbers are compared by their real
+    parts first, as StableHLO has it.
 
     x: first operand
     y: second operand
@@ -2733,11 +2736,11 @@ def reduce(x, dimensions, reducer):
 
 
 _std = _bind('weft_std')
-_std_options = _Options('std', 'QPQPQiiq', 56, (('dims', 'ints'), ('keepdims', 'bool'), ('correction', 'int'),), ('l', 'v',
-        '0', 'v'))
+_std_options = _Options('std', 'QPQPQiiqd', 64, (('dims', 'ints'), ('keepdims', 'bool'), ('correction', 'int'), ('fraction',
+        'double'),), ('l', 'v', '0', 'v', 'v'))
 
 
-def std(x, dims=None, keepdims=False, correction=0, *, axis=None):
+def std(x, dims=None, keepdims=False, correction=0, fraction=0, *, axis=None):
     """Standard deviation over some axes, by default all: the root of var. Its gradient is 0 where all elements are
     equal, as in PyTorch.
 
@@ -2745,6 +2748,7 @@ def std(x, dims=None, keepdims=False, correction=0, *, axis=None):
     dims: axes to reduce, negative ones count from the end; absent: all
     keepdims: keep reduced axes with size 1
     correction: taken off the count: 0 NumPy's, 1 the unbiased
+    fraction: taken off the count besides, where correction is no whole number
 
     >>> _ = wf.std(wf.full((2, 3), 1))
     """
@@ -2752,16 +2756,17 @@ def std(x, dims=None, keepdims=False, correction=0, *, axis=None):
         h0 = x._h
     except AttributeError:
         x, = _operands('std', (('x', 'T'),), (x,))
-        return std(x, dims=dims, keepdims=keepdims, correction=correction, axis=axis)
+        return std(x, dims=dims, keepdims=keepdims, correction=correction, fraction=fraction, axis=axis)
     if axis is not None:
         dims = axis
     options = None
-    if (dims is not None or keepdims != False or correction != 0):
-        options = _std_options(dims, keepdims, correction)
+    if (dims is not None or keepdims != False or correction != 0 or str(fraction) != '0'):
+        options = _std_options(dims, keepdims, correction, fraction)
     r0 = _Handle()
     error = _std(_mark(), h0, options, _byref(r0))
     if error:
-        return _of_floats(lambda x: std(x, dims=dims, keepdims=keepdims, correction=correction, axis=axis), error, x)
+        return _of_floats(lambda x: std(x, dims=dims, keepdims=keepdims, correction=correction, fraction=fraction,
+        axis=axis), error, x)
     return _done(r0)
 
 
@@ -2796,11 +2801,11 @@ def sum(x, dims=None, keepdims=False, *, axis=None):
 
 
 _var = _bind('weft_var')
-_var_options = _Options('var', 'QPQPQiiq', 56, (('dims', 'ints'), ('keepdims', 'bool'), ('correction', 'int'),), ('l', 'v',
-        '0', 'v'))
+_var_options = _Options('var', 'QPQPQiiqd', 64, (('dims', 'ints'), ('keepdims', 'bool'), ('correction', 'int'), ('fraction',
+        'double'),), ('l', 'v', '0', 'v', 'v'))
 
 
-def var(x, dims=None, keepdims=False, correction=0, *, axis=None):
+def var(x, dims=None, keepdims=False, correction=0, fraction=0, *, axis=None):
     """Variance over some axes, by default all: mean squared distance from the mean, over count - correction. Where
     that is not above 0 it is NaN, or infinite if distances are not 0, as in NumPy and PyTorch. Of complex
     numbers it is real.
@@ -2809,6 +2814,7 @@ def var(x, dims=None, keepdims=False, correction=0, *, axis=None):
     dims: axes to reduce, negative ones count from the end; absent: all
     keepdims: keep reduced axes with size 1
     correction: taken off the count: 0 NumPy's, 1 the unbiased
+    fraction: taken off the count besides, where correction is no whole number
 
     >>> _ = wf.var(wf.full((2, 3), 1))
     """
@@ -2816,16 +2822,17 @@ def var(x, dims=None, keepdims=False, correction=0, *, axis=None):
         h0 = x._h
     except AttributeError:
         x, = _operands('var', (('x', 'T'),), (x,))
-        return var(x, dims=dims, keepdims=keepdims, correction=correction, axis=axis)
+        return var(x, dims=dims, keepdims=keepdims, correction=correction, fraction=fraction, axis=axis)
     if axis is not None:
         dims = axis
     options = None
-    if (dims is not None or keepdims != False or correction != 0):
-        options = _var_options(dims, keepdims, correction)
+    if (dims is not None or keepdims != False or correction != 0 or str(fraction) != '0'):
+        options = _var_options(dims, keepdims, correction, fraction)
     r0 = _Handle()
     error = _var(_mark(), h0, options, _byref(r0))
     if error:
-        return _of_floats(lambda x: var(x, dims=dims, keepdims=keepdims, correction=correction, axis=axis), error, x)
+        return _of_floats(lambda x: var(x, dims=dims, keepdims=keepdims, correction=correction, fraction=fraction,
+        axis=axis), error, x)
     return _done(r0)
 
 
@@ -2942,17 +2949,19 @@ def sort(x, axis=-1, descending=False):
 
 
 _top_k = _bind('weft_top_k')
-_top_k_options = _Options('top_k', 'QPQq', 32, (('axis', 'int'),), ('v',))
+_top_k_options = _Options('top_k', 'QPQqii', 40, (('axis', 'int'), ('largest', 'bool'),), ('v', 'v', '0'))
 _top_k_results = _results('top_k', ('values', 'indices'))
 
 
-def top_k(x, k, axis=-1):
-    """The k largest elements along one axis, the largest first, and their positions as i32; of equal elements the
-    one that stands first comes first. NaN counts as larger than everything. The gradient follows the elements.
+def top_k(x, k, axis=-1, largest=True):
+    """The k largest elements along one axis, the largest first, and their positions as i32; with largest=false the
+    smallest, the smallest first. Of equal elements the one that stands first comes first. NaN counts as larger
+    than everything. The gradient follows the elements.
 
     x: operand
     k: how many, at most the size of the axis
     axis: axis to look along; negative counts from the end
+    largest: the largest ones; else the smallest
 
     Gives (values, indices).
 
@@ -2962,10 +2971,10 @@ def top_k(x, k, axis=-1):
         h0 = x._h
     except AttributeError:
         x, = _operands('top_k', (('x', 'T'),), (x,))
-        return top_k(x, k, axis=axis)
+        return top_k(x, k, axis=axis, largest=largest)
     options = None
-    if axis != -1:
-        options = _top_k_options(axis)
+    if (axis != -1 or largest != True):
+        options = _top_k_options(axis, largest)
     r0 = _Handle()
     r1 = _Handle()
     error = _top_k(_mark(), h0, _int64(k, 'top_k', 'k'), options, _byref(r0), _byref(r1))
@@ -3328,12 +3337,13 @@ def triangular_solve(a, b, left_side=True, lower=True, unit_diagonal=False, tran
 
 
 _avg_pool = _bind('weft_avg_pool')
-_avg_pool_options = _Options('avg_pool', 'QPQPQIiPQiiq', 80, (('strides', 'ints'), ('padding', 'enum', {'valid': 0,
+_avg_pool_options = _Options('avg_pool', 'QPQPQIiPQiiqii', 88, (('strides', 'ints'), ('padding', 'enum', {'valid': 0,
         'same': 1, 'explicit': 2}), ('pads', 'ints'), ('ceil_mode', 'bool'), ('count_include_pad', 'bool'), ('divisor',
-        'int'),), ('l', 'v', '0', 'l', 'v', 'v', 'v'))
+        'int'), ('channels_first', 'bool'),), ('l', 'v', '0', 'l', 'v', 'v', 'v', 'v', '0'))
 
 
-def avg_pool(x, window, strides=None, padding='valid', pads=None, ceil_mode=False, count_include_pad=False, divisor=None):
+def avg_pool(x, window, strides=None, padding='valid', pads=None, ceil_mode=False, count_include_pad=False, divisor=None,
+        channels_first=False):
     """The mean under each window of channels-last data; padding is not counted unless count_include_pad says so.
 
     x: [batch, spatial…, features], NHWC for images
@@ -3344,19 +3354,20 @@ def avg_pool(x, window, strides=None, padding='valid', pads=None, ceil_mode=Fals
     ceil_mode: with windows that begin inside and end behind the padding
     count_include_pad: padding counts as elements that are 0
     divisor: divides each sum; absent: how many elements it has
+    channels_first: x and the result are [batch, features, spatial…], NCHW for images
 
-    >>> _ = wf.avg_pool(wf.full((2, 4, 6, 3), 1), window=[2, 2])
+    >>> _ = wf.avg_pool(wf.full((2, 3, 4, 6), 1), window=[2, 2], channels_first=True)
     """
     try:
         h0 = x._h
     except AttributeError:
         x, = _operands('avg_pool', (('x', 'T'),), (x,))
         return avg_pool(x, window, strides=strides, padding=padding, pads=pads, ceil_mode=ceil_mode,
-        count_include_pad=count_include_pad, divisor=divisor)
+        count_include_pad=count_include_pad, divisor=divisor, channels_first=channels_first)
     options = None
     if (strides is not None or padding != 'valid' or pads is not None or ceil_mode != False or
-        count_include_pad != False or divisor is not None):
-        options = _avg_pool_options(strides, padding, pads, ceil_mode, count_include_pad, divisor)
+        count_include_pad != False or divisor is not None or channels_first != False):
+        options = _avg_pool_options(strides, padding, pads, ceil_mode, count_include_pad, divisor, channels_first)
     p0, n0 = _ints(window, 'avg_pool', 'window')
     r0 = _Handle()
     error = _avg_pool(_mark(), h0, p0, n0, options, _byref(r0))
@@ -3366,12 +3377,14 @@ def avg_pool(x, window, strides=None, padding='valid', pads=None, ceil_mode=Fals
 
 
 _conv = _bind('weft_conv')
-_conv_options = _Options('conv', 'QPQPQIiPQPQqII', 96, (('strides', 'ints'), ('padding', 'enum', {'valid': 0, 'same': 1,
+_conv_options = _Options('conv', 'QPQPQIiPQPQqIIii', 104, (('strides', 'ints'), ('padding', 'enum', {'valid': 0, 'same': 1,
         'explicit': 2}), ('pads', 'ints'), ('dilation', 'ints'), ('groups', 'int'), ('dtype', 'dtype'), ('precision', 'enum',
-        {'HIGHEST': 0, 'HIGH': 1, 'DEFAULT': 2}),), ('l', 'v', '0', 'l', 'l', 'v', 'v', 'v'))
+        {'HIGHEST': 0, 'HIGH': 1, 'DEFAULT': 2}), ('channels_first', 'bool'),), ('l', 'v', '0', 'l', 'l', 'v', 'v', 'v', 'v',
+        '0'))
 
 
-def conv(x, w, strides=None, padding='valid', pads=None, dilation=None, groups=1, dtype=None, precision=None):
+def conv(x, w, strides=None, padding='valid', pads=None, dilation=None, groups=1, dtype=None, precision=None,
+        channels_first=False):
     """A convolution layer (cross-correlation) on channels-last data: images are NHWC, kernels HWIO; one or three
     spatial dimensions work the same way. bf16 and f16 are summed in f32.
 
@@ -3386,8 +3399,10 @@ def conv(x, w, strides=None, padding='valid', pads=None, dilation=None, groups=1
         operands'. f32 keeps the sums of bf16 factors, i32 those of i8, u8 and i16
     precision: of f32 on devices that may round the factors; absent: the option matmul_precision, which is
         HIGHEST unless set
+    channels_first: x and the result are [batch, features, spatial…], and w is PyTorch's: [output features,
+        features / groups, window…], of conv_transpose [features, output features / groups, window…]
 
-    >>> _ = wf.conv(wf.full((2, 5, 6, 3), 1), wf.full((3, 3, 3, 4), 1))
+    >>> _ = wf.conv(wf.full((2, 3, 5, 6), 1), wf.full((4, 3, 3, 3), 1), channels_first=True)
     """
     try:
         h0 = x._h
@@ -3395,11 +3410,11 @@ def conv(x, w, strides=None, padding='valid', pads=None, dilation=None, groups=1
     except AttributeError:
         x, w = _operands('conv', (('x', 'T'), ('w', 'T')), (x, w,))
         return conv(x, w, strides=strides, padding=padding, pads=pads, dilation=dilation, groups=groups, dtype=dtype,
-        precision=precision)
+        precision=precision, channels_first=channels_first)
     options = None
     if (strides is not None or padding != 'valid' or pads is not None or dilation is not None or groups != 1 or
-        dtype is not None or precision is not None):
-        options = _conv_options(strides, padding, pads, dilation, groups, dtype, precision)
+        dtype is not None or precision is not None or channels_first != False):
+        options = _conv_options(strides, padding, pads, dilation, groups, dtype, precision, channels_first)
     r0 = _Handle()
     error = _conv(_mark(), h0, h1, options, _byref(r0))
     if error:
@@ -3408,12 +3423,13 @@ def conv(x, w, strides=None, padding='valid', pads=None, dilation=None, groups=1
 
 
 _conv_transpose = _bind('weft_conv_transpose')
-_conv_transpose_options = _Options('conv_transpose', 'QPQPQPQPQPQqII', 104, (('strides', 'ints'), ('pads', 'ints'),
+_conv_transpose_options = _Options('conv_transpose', 'QPQPQPQPQPQqIIii', 112, (('strides', 'ints'), ('pads', 'ints'),
         ('output_padding', 'ints'), ('dilation', 'ints'), ('groups', 'int'), ('dtype', 'dtype'), ('precision', 'enum',
-        {'HIGHEST': 0, 'HIGH': 1, 'DEFAULT': 2}),), ('l', 'l', 'l', 'l', 'v', 'v', 'v'))
+        {'HIGHEST': 0, 'HIGH': 1, 'DEFAULT': 2}), ('channels_first', 'bool'),), ('l', 'l', 'l', 'l', 'v', 'v', 'v', 'v', '0'))
 
 
-def conv_transpose(x, w, strides=None, pads=None, output_padding=None, dilation=None, groups=1, dtype=None, precision=None):
+def conv_transpose(x, w, strides=None, pads=None, output_padding=None, dilation=None, groups=1, dtype=None, precision=None,
+        channels_first=False):
     """A transposed convolution layer on channels-last data: each pixel of x adds w times its features to a window
     of the result, windows a stride apart; the gradient of conv with respect to its input. A spatial dimension
     has (in - 1) * stride + dilation * (window - 1) + 1 + output_padding pixels, less pads. One or three spatial
@@ -3431,8 +3447,10 @@ def conv_transpose(x, w, strides=None, pads=None, output_padding=None, dilation=
         operands'. f32 keeps the sums of bf16 factors, i32 those of i8, u8 and i16
     precision: of f32 on devices that may round the factors; absent: the option matmul_precision, which is
         HIGHEST unless set
+    channels_first: x and the result are [batch, features, spatial…], and w is PyTorch's: [output features,
+        features / groups, window…], of conv_transpose [features, output features / groups, window…]
 
-    >>> _ = wf.conv_transpose(wf.full((2, 3, 4, 3), 1), wf.full((2, 2, 3, 4), 1), strides=[2, 2])
+    >>> _ = wf.conv_transpose(wf.full((1, 3, 4, 3), 1), wf.full((3, 2, 2, 3), 1), strides=[2, 2], channels_first=True)
     """
     try:
         h0 = x._h
@@ -3440,11 +3458,11 @@ def conv_transpose(x, w, strides=None, pads=None, output_padding=None, dilation=
     except AttributeError:
         x, w = _operands('conv_transpose', (('x', 'T'), ('w', 'T')), (x, w,))
         return conv_transpose(x, w, strides=strides, pads=pads, output_padding=output_padding, dilation=dilation,
-        groups=groups, dtype=dtype, precision=precision)
+        groups=groups, dtype=dtype, precision=precision, channels_first=channels_first)
     options = None
     if (strides is not None or pads is not None or output_padding is not None or dilation is not None or groups != 1 or
-        dtype is not None or precision is not None):
-        options = _conv_transpose_options(strides, pads, output_padding, dilation, groups, dtype, precision)
+        dtype is not None or precision is not None or channels_first != False):
+        options = _conv_transpose_options(strides, pads, output_padding, dilation, groups, dtype, precision, channels_first)
     r0 = _Handle()
     error = _conv_transpose(_mark(), h0, h1, options, _byref(r0))
     if error:
@@ -3509,12 +3527,12 @@ def convolution(input, kernel, window_strides, padding, lhs_dilation, rhs_dilati
 
 
 _max_pool = _bind('weft_max_pool')
-_max_pool_options = _Options('max_pool', 'QPQPQIiPQiiPQ', 88, (('strides', 'ints'), ('padding', 'enum', {'valid': 0,
-        'same': 1, 'explicit': 2}), ('pads', 'ints'), ('ceil_mode', 'bool'), ('dilation', 'ints'),), ('l', 'v', '0', 'l',
-        'v', '0', 'l'))
+_max_pool_options = _Options('max_pool', 'QPQPQIiPQiiPQii', 96, (('strides', 'ints'), ('padding', 'enum', {'valid': 0,
+        'same': 1, 'explicit': 2}), ('pads', 'ints'), ('ceil_mode', 'bool'), ('dilation', 'ints'), ('channels_first',
+        'bool'),), ('l', 'v', '0', 'l', 'v', '0', 'l', 'v', '0'))
 
 
-def max_pool(x, window, strides=None, padding='valid', pads=None, ceil_mode=False, dilation=None):
+def max_pool(x, window, strides=None, padding='valid', pads=None, ceil_mode=False, dilation=None, channels_first=False):
     """The largest element under each window of channels-last data. NaN if any is. The gradient goes to the first
     of equals, or to the first NaN.
 
@@ -3525,17 +3543,20 @@ def max_pool(x, window, strides=None, padding='valid', pads=None, ceil_mode=Fals
     pads: padding before and after each spatial dimension: [low0, high0, low1, …]
     ceil_mode: with windows that begin inside and end behind the padding
     dilation: spacing of the window's elements; absent: 1
+    channels_first: x and the result are [batch, features, spatial…], NCHW for images
 
-    >>> _ = wf.max_pool(wf.full((2, 4, 6, 3), 1), window=[2, 2])
+    >>> _ = wf.max_pool(wf.full((2, 3, 4, 6), 1), window=[2, 2], channels_first=True)
     """
     try:
         h0 = x._h
     except AttributeError:
         x, = _operands('max_pool', (('x', 'T'),), (x,))
-        return max_pool(x, window, strides=strides, padding=padding, pads=pads, ceil_mode=ceil_mode, dilation=dilation)
+        return max_pool(x, window, strides=strides, padding=padding, pads=pads, ceil_mode=ceil_mode, dilation=dilation,
+        channels_first=channels_first)
     options = None
-    if (strides is not None or padding != 'valid' or pads is not None or ceil_mode != False or dilation is not None):
-        options = _max_pool_options(strides, padding, pads, ceil_mode, dilation)
+    if (strides is not None or padding != 'valid' or pads is not None or ceil_mode != False or dilation is not None or
+        channels_first != False):
+        options = _max_pool_options(strides, padding, pads, ceil_mode, dilation, channels_first)
     p0, n0 = _ints(window, 'max_pool', 'window')
     r0 = _Handle()
     error = _max_pool(_mark(), h0, p0, n0, options, _byref(r0))
@@ -7360,19 +7381,53 @@ def quantile(x, q, axis=-1, keepdims=False, interpolation='linear'):
     return _done(r0)
 
 
+_nanquantile = _bind('weft_nanquantile')
+_nanquantile_options = _Options('nanquantile', 'QPQqiI', 40, (('axis', 'int'), ('keepdims', 'bool'), ('interpolation',
+        'enum', {'linear': 0, 'lower': 1, 'higher': 2, 'nearest': 3, 'midpoint': 4}),), ('v', 'v', 'v'))
+
+
+def nanquantile(x, q, axis=-1, keepdims=False, interpolation='linear'):
+    """Quantiles along one axis of what is not NaN, for a row of q in front of the other dimensions; NaN where
+    nothing is left.
+
+    x: operand
+    q: a number, or a row of them, 0 to 1
+    axis: axis; negative counts from the end
+    keepdims: keep the axis with size 1
+    interpolation: what lies between two elements
+
+    >>> _ = wf.nanquantile(wf.full((7,), 1), wf.full((), 1))
+    """
+    try:
+        h0 = x._h
+        h1 = q._h
+    except AttributeError:
+        x, q = _operands('nanquantile', (('x', 'T'), ('q', 'T')), (x, q,))
+        return nanquantile(x, q, axis=axis, keepdims=keepdims, interpolation=interpolation)
+    options = None
+    if (axis != -1 or keepdims != False or interpolation != 'linear'):
+        options = _nanquantile_options(axis, keepdims, interpolation)
+    r0 = _Handle()
+    error = _nanquantile(_mark(), h0, h1, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
 _std_mean = _bind('weft_std_mean')
-_std_mean_options = _Options('std_mean', 'QPQPQiiq', 56, (('dims', 'ints'), ('keepdims', 'bool'), ('correction', 'int'),),
-        ('l', 'v', '0', 'v'))
+_std_mean_options = _Options('std_mean', 'QPQPQiiqd', 64, (('dims', 'ints'), ('keepdims', 'bool'), ('correction', 'int'),
+        ('fraction', 'double'),), ('l', 'v', '0', 'v', 'v'))
 _std_mean_results = _results('std_mean', ('std', 'mean'))
 
 
-def std_mean(x, dims=None, keepdims=False, correction=0, *, axis=None):
+def std_mean(x, dims=None, keepdims=False, correction=0, fraction=0, *, axis=None):
     """Standard deviation and mean over some axes, by default all; see std.
 
     x: operand
     dims: axes to reduce, negative ones count from the end; absent: all
     keepdims: keep reduced axes with size 1
     correction: taken off the count: 0 NumPy's, 1 the unbiased
+    fraction: taken off the count besides, where correction is no whole number
 
     Gives (std, mean).
 
@@ -7382,17 +7437,18 @@ def std_mean(x, dims=None, keepdims=False, correction=0, *, axis=None):
         h0 = x._h
     except AttributeError:
         x, = _operands('std_mean', (('x', 'T'),), (x,))
-        return std_mean(x, dims=dims, keepdims=keepdims, correction=correction, axis=axis)
+        return std_mean(x, dims=dims, keepdims=keepdims, correction=correction, fraction=fraction, axis=axis)
     if axis is not None:
         dims = axis
     options = None
-    if (dims is not None or keepdims != False or correction != 0):
-        options = _std_mean_options(dims, keepdims, correction)
+    if (dims is not None or keepdims != False or correction != 0 or str(fraction) != '0'):
+        options = _std_mean_options(dims, keepdims, correction, fraction)
     r0 = _Handle()
     r1 = _Handle()
     error = _std_mean(_mark(), h0, options, _byref(r0), _byref(r1))
     if error:
-        return _of_floats(lambda x: std_mean(x, dims=dims, keepdims=keepdims, correction=correction, axis=axis), error, x)
+        return _of_floats(lambda x: std_mean(x, dims=dims, keepdims=keepdims, correction=correction, fraction=fraction,
+        axis=axis), error, x)
     return _std_mean_results(_done(r0), _done(r1))
 
 
@@ -7419,18 +7475,19 @@ def trace(x):
 
 
 _var_mean = _bind('weft_var_mean')
-_var_mean_options = _Options('var_mean', 'QPQPQiiq', 56, (('dims', 'ints'), ('keepdims', 'bool'), ('correction', 'int'),),
-        ('l', 'v', '0', 'v'))
+_var_mean_options = _Options('var_mean', 'QPQPQiiqd', 64, (('dims', 'ints'), ('keepdims', 'bool'), ('correction', 'int'),
+        ('fraction', 'double'),), ('l', 'v', '0', 'v', 'v'))
 _var_mean_results = _results('var_mean', ('var', 'mean'))
 
 
-def var_mean(x, dims=None, keepdims=False, correction=0, *, axis=None):
+def var_mean(x, dims=None, keepdims=False, correction=0, fraction=0, *, axis=None):
     """Variance and mean over some axes, by default all; see var.
 
     x: operand
     dims: axes to reduce, negative ones count from the end; absent: all
     keepdims: keep reduced axes with size 1
     correction: taken off the count: 0 NumPy's, 1 the unbiased
+    fraction: taken off the count besides, where correction is no whole number
 
     Gives (var, mean).
 
@@ -7440,17 +7497,18 @@ def var_mean(x, dims=None, keepdims=False, correction=0, *, axis=None):
         h0 = x._h
     except AttributeError:
         x, = _operands('var_mean', (('x', 'T'),), (x,))
-        return var_mean(x, dims=dims, keepdims=keepdims, correction=correction, axis=axis)
+        return var_mean(x, dims=dims, keepdims=keepdims, correction=correction, fraction=fraction, axis=axis)
     if axis is not None:
         dims = axis
     options = None
-    if (dims is not None or keepdims != False or correction != 0):
-        options = _var_mean_options(dims, keepdims, correction)
+    if (dims is not None or keepdims != False or correction != 0 or str(fraction) != '0'):
+        options = _var_mean_options(dims, keepdims, correction, fraction)
     r0 = _Handle()
     r1 = _Handle()
     error = _var_mean(_mark(), h0, options, _byref(r0), _byref(r1))
     if error:
-        return _of_floats(lambda x: var_mean(x, dims=dims, keepdims=keepdims, correction=correction, axis=axis), error, x)
+        return _of_floats(lambda x: var_mean(x, dims=dims, keepdims=keepdims, correction=correction, fraction=fraction,
+        axis=axis), error, x)
     return _var_mean_results(_done(r0), _done(r1))
 
 
@@ -8318,13 +8376,14 @@ def lp_pool(x, window, strides=None, padding='valid', pads=None, ceil_mode=False
 
 
 _max_pool_with_indices = _bind('weft_max_pool_with_indices')
-_max_pool_with_indices_options = _Options('max_pool_with_indices', 'QPQPQIiPQiiPQ', 88, (('strides', 'ints'), ('padding',
-        'enum', {'valid': 0, 'same': 1, 'explicit': 2}), ('pads', 'ints'), ('ceil_mode', 'bool'), ('dilation', 'ints'),),
-        ('l', 'v', '0', 'l', 'v', '0', 'l'))
+_max_pool_with_indices_options = _Options('max_pool_with_indices', 'QPQPQIiPQiiPQii', 96, (('strides', 'ints'), ('padding',
+        'enum', {'valid': 0, 'same': 1, 'explicit': 2}), ('pads', 'ints'), ('ceil_mode', 'bool'), ('dilation', 'ints'),
+        ('channels_first', 'bool'),), ('l', 'v', '0', 'l', 'v', '0', 'l', 'v', '0'))
 _max_pool_with_indices_results = _results('max_pool_with_indices', ('values', 'indices'))
 
 
-def max_pool_with_indices(x, window, strides=None, padding='valid', pads=None, ceil_mode=False, dilation=None):
+def max_pool_with_indices(x, window, strides=None, padding='valid', pads=None, ceil_mode=False, dilation=None,
+        channels_first=False):
     """The largest element under each window of channels-last data and its place, counted over the spatial
     dimensions as one row, as i32: of equals the first, of NaNs as well.
 
@@ -8335,6 +8394,7 @@ def max_pool_with_indices(x, window, strides=None, padding='valid', pads=None, c
     pads: padding before and after each spatial dimension: [low0, high0, low1, …]
     ceil_mode: with windows that begin inside and end behind the padding
     dilation: spacing of the window's elements; absent: 1
+    channels_first: x and the result are [batch, features, spatial…], NCHW for images
 
     Gives (values, indices).
 
@@ -8345,10 +8405,11 @@ def max_pool_with_indices(x, window, strides=None, padding='valid', pads=None, c
     except AttributeError:
         x, = _operands('max_pool_with_indices', (('x', 'T'),), (x,))
         return max_pool_with_indices(x, window, strides=strides, padding=padding, pads=pads, ceil_mode=ceil_mode,
-        dilation=dilation)
+        dilation=dilation, channels_first=channels_first)
     options = None
-    if (strides is not None or padding != 'valid' or pads is not None or ceil_mode != False or dilation is not None):
-        options = _max_pool_with_indices_options(strides, padding, pads, ceil_mode, dilation)
+    if (strides is not None or padding != 'valid' or pads is not None or ceil_mode != False or dilation is not None or
+        channels_first != False):
+        options = _max_pool_with_indices_options(strides, padding, pads, ceil_mode, dilation, channels_first)
     p0, n0 = _ints(window, 'max_pool_with_indices', 'window')
     r0 = _Handle()
     r1 = _Handle()
@@ -8443,11 +8504,11 @@ _grid_sample_options = _Options('grid_sample', 'QPQIIii', 40, (('mode', 'enum', 
 
 
 def grid_sample(x, grid, mode='linear', outside='zeros', align_corners=False):
-    """Images at the points of a grid, each two coordinates from -1 to 1, across and down: PyTorch's grid_sample of
-    channels-last data.
+    """Images, or volumes, at the points of a grid, each two or three coordinates from -1 to 1, across, down and
+    into the depth: PyTorch's grid_sample of channels-last data.
 
-    x: [batch, height, width, features]
-    grid: [batch, …, 2], where in x, across and down, from -1 to 1
+    x: [batch, height, width, features], or [batch, depth, height, width, features]
+    grid: [batch, …, 2], where in x, across and down, from -1 to 1; [batch, …, 3] with the depth behind them
     mode: how what lies between elements is made of them
     outside: what lies outside
     align_corners: -1 and 1 are the middles of the outer elements, else their outer edges
@@ -8694,19 +8755,21 @@ def pixel_unshuffle(x, factor):
 
 
 _resize = _bind('weft_resize')
-_resize_options = _Options('resize', 'QPQIiPQ', 48, (('mode', 'enum', {'nearest': 0, 'nearest_exact': 1, 'linear': 2,
-        'cubic': 3, 'area': 4}), ('align_corners', 'bool'), ('scales', 'doubles'),), ('v', 'v', 'd'))
+_resize_options = _Options('resize', 'QPQIiPQii', 56, (('mode', 'enum', {'nearest': 0, 'nearest_exact': 1, 'linear': 2,
+        'cubic': 3, 'area': 4}), ('align_corners', 'bool'), ('scales', 'doubles'), ('antialias', 'bool'),), ('v', 'v', 'd',
+        'v', '0'))
 
 
-def resize(x, size, mode='linear', align_corners=False, scales=None):
+def resize(x, size, mode='linear', align_corners=False, scales=None, antialias=False):
     """Channels-last data in other spatial sizes, PyTorch's interpolate: nearest elements, linear or cubic (Keys, a
-    = -0.75) in each dimension, or means of areas.
+    = -0.75; with antialias -0.5) in each dimension, or means of areas.
 
     x: [batch, spatial…, features]
     size: of the result in each spatial dimension, at least 1
     mode: how what lies between elements is made of them
     align_corners: the first and last elements stay where they are; of linear and cubic
     scales: result's over x's spacing, one for each spatial dimension; absent: of the sizes
+    antialias: what shrinks is a mean over all that an element covers; of linear and cubic
 
     >>> _ = wf.resize(wf.full((1, 3, 4, 2), 1), size=[5, 3])
     """
@@ -8714,10 +8777,10 @@ def resize(x, size, mode='linear', align_corners=False, scales=None):
         h0 = x._h
     except AttributeError:
         x, = _operands('resize', (('x', 'T'),), (x,))
-        return resize(x, size, mode=mode, align_corners=align_corners, scales=scales)
+        return resize(x, size, mode=mode, align_corners=align_corners, scales=scales, antialias=antialias)
     options = None
-    if (mode != 'linear' or align_corners != False or scales is not None):
-        options = _resize_options(mode, align_corners, scales)
+    if (mode != 'linear' or align_corners != False or scales is not None or antialias != False):
+        options = _resize_options(mode, align_corners, scales, antialias)
     p0, n0 = _ints(size, 'resize', 'size')
     r0 = _Handle()
     error = _resize(_mark(), h0, p0, n0, options, _byref(r0))
@@ -8783,6 +8846,62 @@ def cdist(x, y, p=2):
         options = _cdist_options(p)
     r0 = _Handle()
     error = _cdist(_mark(), h0, h1, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_pdist = _bind('weft_pdist')
+_pdist_options = _Options('pdist', 'QPQd', 32, (('p', 'double'),), ('v',))
+
+
+def pdist(x, p=2):
+    """The p-norm of the difference of every two of x's points, in the order of a triangle's rows: 0 and 1, 0 and
+    2, …, 1 and 2, …. The gradient of a distance of 0 is 0.
+
+    x: [points, features]
+    p: degree of the norm
+
+    >>> _ = wf.pdist(wf.full((4, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('pdist', (('x', 'T'),), (x,))
+        return pdist(x, p=p)
+    options = None
+    if p != 2:
+        options = _pdist_options(p)
+    r0 = _Handle()
+    error = _pdist(_mark(), h0, options, _byref(r0))
+    if error:
+        return _of_floats(lambda x: pdist(x, p=p), error, x)
+    return _done(r0)
+
+
+_ragged_dot = _bind('weft_ragged_dot')
+
+
+def ragged_dot(x, w, sizes):
+    """Rows in groups, each group times its own matrix: row r of group g gives x[r] w[g]. Rows behind the last
+    group give 0. What the sizes are is known at run time alone; the work is twice that of the rows. XLA's
+    ragged dot, PyTorch's grouped product.
+
+    x: [rows, k], the groups one behind the other
+    w: [groups, k, n]
+    sizes: [groups], how many rows each has, at least 0
+
+    >>> _ = wf.ragged_dot(wf.full((5, 3), 1), wf.full((2, 3, 4), 1), wf.full((2,), 1, dtype='i32'))
+    """
+    try:
+        h0 = x._h
+        h1 = w._h
+        h2 = sizes._h
+    except AttributeError:
+        x, w, sizes = _operands('ragged_dot', (('x', 'T'), ('w', 'T'), ('sizes', 'I')), (x, w, sizes,))
+        return ragged_dot(x, w, sizes)
+    r0 = _Handle()
+    error = _ragged_dot(_mark(), h0, h1, h2, _byref(r0))
     if error:
         _fail(error)
     return _done(r0)
@@ -9047,11 +9166,11 @@ _matrix_power = _bind('weft_matrix_power')
 
 
 def matrix_power(x, n):
-    """Square matrices multiplied by themselves n times, by squares; the power 0 is the identity. Of n below 0
-    their inverses are.
+    """Square matrices multiplied by themselves n times, by squares; the power 0 is the identity, and powers below
+    it are those of the inverse.
 
     x: operand
-    n: exponent; one below 0 is of the inverses, of floats and complex numbers alone
+    n: exponent; below 0, which integers have not, powers of the inverse
 
     >>> _ = wf.matrix_power(wf.full((3, 3), 1), n=3)
     """
@@ -9718,17 +9837,183 @@ def slogdet(x):
     return _slogdet_results(_done(r0), _done(r1))
 
 
+_logdet = _bind('weft_logdet')
+
+
+def logdet(x):
+    """The logarithms of the determinants of square matrices, which do not overflow: -inf of 0, NaN of a real one
+    below 0.
+
+    x: [..., n, n]
+
+    >>> _ = wf.logdet(wf.full((3, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('logdet', (('x', 'T'),), (x,))
+        return logdet(x)
+    r0 = _Handle()
+    error = _logdet(_mark(), h0, _byref(r0))
+    if error:
+        return _of_floats(lambda x: logdet(x), error, x)
+    return _done(r0)
+
+
+_lu_solve = _bind('weft_lu_solve')
+_lu_solve_options = _Options('lu_solve', 'QPQIi', 32, (('transpose_a', 'enum', {'NO_TRANSPOSE': 0, 'TRANSPOSE': 1,
+        'ADJOINT': 2}),), ('v', '0'))
+
+
+def lu_solve(lu, permutation, b, transpose_a='NO_TRANSPOSE'):
+    """Solves a x = b for x, or with a's transpose or adjoint, given lu's factors and permutation of a.
+
+    lu: [..., n, n], lu's first result
+    permutation: [..., n], lu's third result
+    b: [..., n, k]
+    transpose_a: which of the factored matrices' forms stands on the left
+
+    >>> _ = wf.lu_solve(wf.full((3, 3), 1), wf.full((3,), 1, dtype='i32'), wf.full((3, 2), 1))
+    """
+    try:
+        h0 = lu._h
+        h1 = permutation._h
+        h2 = b._h
+    except AttributeError:
+        lu, permutation, b = _operands('lu_solve', (('lu', 'T'), ('permutation', 'I'), ('b', 'T')), (lu, permutation, b,))
+        return lu_solve(lu, permutation, b, transpose_a=transpose_a)
+    options = None
+    if transpose_a != 'NO_TRANSPOSE':
+        options = _lu_solve_options(transpose_a)
+    r0 = _Handle()
+    error = _lu_solve(_mark(), h0, h1, h2, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_geqrf = _bind('weft_geqrf')
+_geqrf_results = _results('geqrf', ('reflectors', 'tau'))
+
+
+def geqrf(x):
+    """The QR decomposition as LAPACK keeps it: r in and above the diagonal, Householder's reflectors below it, and
+    the factor of each reflector. householder_product makes q of them, ormqr multiplies by it. A gradient is
+    UNIMPLEMENTED: qr has one.
+
+    x: [..., m, n]
+
+    Gives (reflectors, tau).
+
+    >>> _ = wf.geqrf(wf.full((4, 4), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('geqrf', (('x', 'T'),), (x,))
+        return geqrf(x)
+    r0 = _Handle()
+    r1 = _Handle()
+    error = _geqrf(_mark(), h0, _byref(r0), _byref(r1))
+    if error:
+        return _of_floats(lambda x: geqrf(x), error, x)
+    return _geqrf_results(_done(r0), _done(r1))
+
+
+_ormqr = _bind('weft_ormqr')
+_ormqr_options = _Options('ormqr', 'QPQii', 32, (('left_side', 'bool'), ('adjoint', 'bool'),), ('v', 'v'))
+
+
+def ormqr(reflectors, tau, x, left_side=True, adjoint=False):
+    """Matrices times the square q of geqrf's reflectors, or its adjoint, on either side.
+
+    reflectors: [..., m, k], geqrf's first result
+    tau: [..., at most k], geqrf's second result
+    x: [..., m, n]; [..., n, m] where q is on the right
+    left_side: q times x; else x times q
+    adjoint: q's adjoint in place of q
+
+    >>> _ = wf.ormqr(wf.full((4, 2), 1), wf.full((2,), 1), wf.full((4, 3), 1))
+    """
+    try:
+        h0 = reflectors._h
+        h1 = tau._h
+        h2 = x._h
+    except AttributeError:
+        reflectors, tau, x = _operands('ormqr', (('reflectors', 'T'), ('tau', 'T'), ('x', 'T')), (reflectors, tau, x,))
+        return ormqr(reflectors, tau, x, left_side=left_side, adjoint=adjoint)
+    options = None
+    if (left_side != True or adjoint != False):
+        options = _ormqr_options(left_side, adjoint)
+    r0 = _Handle()
+    error = _ormqr(_mark(), h0, h1, h2, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_batch_norm_running = _bind('weft_batch_norm_running')
+_batch_norm_running_options = _Options('batch_norm_running', 'QPQqdd', 48, (('axis', 'int'), ('epsilon', 'double'),
+        ('momentum', 'double'),), ('v', 'v', 'v'))
+_batch_norm_running_results = _results('batch_norm_running', ('result', 'running_mean', 'running_variance'))
+
+
+def batch_norm_running(x, scale, offset, running_mean, running_variance, axis=-1, epsilon=1e-05, momentum=0.1):
+    """batch_norm, and the running statistics after this batch: (1 - momentum) old + momentum new, the new variance
+    over the count less 1, as in PyTorch. Assign them to the tensors that batch_norm_inference reads. No
+    gradient flows through the batch's part of them. Source: Ioffe and Szegedy (2015).
+
+    x: features on one axis, everything else is the batch
+    scale: [features]
+    offset: [features]
+    running_mean: [features], before this batch
+    running_variance: [features], before this batch
+    axis: feature axis; negative counts from the end
+    epsilon: added to the variance
+    momentum: what this batch counts in the running statistics
+
+    Gives (result, running_mean, running_variance).
+
+    >>> _ = wf.batch_norm_running(wf.full((4, 3), 1), wf.full((3,), 1), wf.full((3,), 1), wf.full((3,), 1), wf.full((3,), 1))
+    """
+    try:
+        h0 = x._h
+        h1 = scale._h
+        h2 = offset._h
+        h3 = running_mean._h
+        h4 = running_variance._h
+    except AttributeError:
+        x, scale, offset, running_mean, running_variance = _operands('batch_norm_running', (('x', 'T'), ('scale', 'T'),
+        ('offset', 'T'), ('running_mean', 'R'), ('running_variance', 'R')), (x, scale, offset, running_mean,
+        running_variance,))
+        return batch_norm_running(x, scale, offset, running_mean, running_variance, axis=axis, epsilon=epsilon,
+        momentum=momentum)
+    options = None
+    if (axis != -1 or epsilon != 1e-05 or momentum != 0.1):
+        options = _batch_norm_running_options(axis, epsilon, momentum)
+    r0 = _Handle()
+    r1 = _Handle()
+    r2 = _Handle()
+    error = _batch_norm_running(_mark(), h0, h1, h2, h3, h4, options, _byref(r0), _byref(r1), _byref(r2))
+    if error:
+        _fail(error)
+    return _batch_norm_running_results(_done(r0), _done(r1), _done(r2))
+
+
 _pinv = _bind('weft_pinv')
-_pinv_options = _Options('pinv', 'QPQd', 32, (('rtol', 'double'),), ('v',))
+_pinv_options = _Options('pinv', 'QPQddii', 48, (('rtol', 'double'), ('atol', 'double'), ('hermitian', 'bool'),), ('v', 'v',
+        'v', '0'))
 
 
-def pinv(x, rtol=None):
+def pinv(x, rtol=None, atol=0, hermitian=False):
     """The pseudo-inverses of matrices, after Moore and Penrose, by their singular values. The gradient is that of
     a rank which stays.
 
     x: [..., m, n]
     rtol: singular values up to this part of the largest count as 0; absent: the unit roundoff times the
         larger dimension
+    atol: singular values up to this count as 0, too; with it rtol is 0 where it is absent
+    hermitian: x is hermitian, and its lower triangle is read
 
     >>> _ = wf.pinv(wf.full((3, 3), 1))
     """
@@ -9736,14 +10021,14 @@ def pinv(x, rtol=None):
         h0 = x._h
     except AttributeError:
         x, = _operands('pinv', (('x', 'T'),), (x,))
-        return pinv(x, rtol=rtol)
+        return pinv(x, rtol=rtol, atol=atol, hermitian=hermitian)
     options = None
-    if rtol is not None:
-        options = _pinv_options(rtol)
+    if (rtol is not None or str(atol) != '0' or hermitian != False):
+        options = _pinv_options(rtol, atol, hermitian)
     r0 = _Handle()
     error = _pinv(_mark(), h0, options, _byref(r0))
     if error:
-        return _of_floats(lambda x: pinv(x, rtol=rtol), error, x)
+        return _of_floats(lambda x: pinv(x, rtol=rtol, atol=atol, hermitian=hermitian), error, x)
     return _done(r0)
 
 
@@ -11275,68 +11560,69 @@ __all__ = (
     'aminmax', 'amp_non_finite_check_and_unscale', 'amp_update_scale', 'angle', 'any', 'arange',
     'argmax', 'argmin', 'argsort', 'as_strided', 'as_strided_scatter', 'asin',
     'asinh', 'atan', 'atan2', 'atanh', 'avg_pool', 'batch_norm',
-    'batch_norm_grad', 'batch_norm_inference', 'batch_norm_training', 'bce', 'bce_with_logits', 'bernoulli',
-    'bernoulli_of', 'bessel_i0', 'bessel_i0e', 'bessel_i1', 'bessel_i1e', 'bessel_j0',
-    'bessel_j1', 'bessel_k0', 'bessel_k0e', 'bessel_k1', 'bessel_k1e', 'bessel_y0',
-    'bessel_y1', 'beta', 'bincount', 'binomial', 'bitcast_convert', 'bitwise_and',
-    'bitwise_not', 'bitwise_or', 'bitwise_xor', 'block_diag', 'boolean_mask_static', 'broadcast_in_dim',
-    'broadcast_to', 'cartesian_prod', 'categorical', 'cauchy', 'cbrt', 'cdist',
-    'ceil', 'celu', 'channel_shuffle', 'cholesky', 'cholesky_inverse', 'cholesky_solve',
-    'clamp', 'clip', 'clz', 'col2im', 'combinations', 'compare',
-    'complex', 'concatenate', 'cond', 'conj', 'conv', 'conv_transpose',
-    'convert', 'convolution', 'copysign', 'corrcoef', 'cos', 'cosh',
-    'cosine_embedding', 'cosine_similarity', 'count_nonzero', 'cov', 'cross', 'cross_entropy',
-    'ctc_loss', 'cummax', 'cummin', 'cumprod', 'cumsum', 'cumulative_trapezoid',
-    'deg2rad', 'det', 'diag', 'diag_embed', 'diagonal', 'diagonal_scatter',
-    'diff', 'digamma', 'dirichlet', 'div', 'dot_general', 'dropout',
-    'dynamic_slice', 'dynamic_update_slice', 'eig', 'eigh', 'eigvals', 'eigvalsh',
-    'einsum', 'elu', 'embedding', 'embedding_bag', 'entr', 'eq',
-    'erf', 'erf_inv', 'erfc', 'erfcx', 'exp', 'exp2',
-    'expand_dims', 'expm1', 'exponential', 'eye', 'fft', 'flatten',
-    'floor', 'floor_divide', 'fmax', 'fmin', 'frac', 'frexp',
-    'full', 'gamma', 'gather', 'gaussian_nll', 'gcd', 'ge',
-    'gelu', 'geometric', 'glu', 'grid_sample', 'group_norm', 'gru',
-    'gt', 'gumbel', 'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh',
-    'heaviside', 'hinge_embedding', 'histc', 'histogram', 'householder_product', 'huber',
-    'hypot', 'igamma', 'igammac', 'im2col', 'imag', 'index',
-    'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'instance_norm',
-    'integer_pow', 'inv', 'iota', 'is_finite', 'is_inf', 'is_nan',
-    'is_neg_inf', 'is_pos_inf', 'isclose', 'isin', 'kl_div', 'kron',
-    'kthvalue', 'l1', 'laplace', 'layer_norm', 'lcm', 'ldexp',
-    'le', 'leaky_relu', 'lerp', 'lgamma', 'linear', 'linspace',
-    'local_response_norm', 'log', 'log10', 'log1p', 'log2', 'log_ndtr',
-    'log_normal', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and',
-    'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsigmoid', 'logspace',
-    'logsumexp', 'lp_pool', 'lstm', 'lstsq', 'lt', 'lu',
-    'margin_ranking', 'masked_fill', 'masked_scatter', 'masked_select_static', 'matmul', 'matrix_exp',
-    'matrix_norm', 'matrix_power', 'matrix_rank', 'max', 'max_pool', 'max_pool_with_indices',
-    'max_unpool', 'maximum', 'mean', 'median', 'meshgrid', 'min',
-    'minimum', 'mish', 'mod', 'most_frequent', 'movedim', 'mse',
-    'mul', 'multi_head_attention', 'multi_margin', 'multilabel_margin', 'multilabel_soft_margin', 'multinomial',
-    'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nansum', 'ndtr',
-    'ndtri', 'ne', 'neg', 'nextafter', 'nll', 'nonzero_static',
-    'norm', 'normal', 'normal_of', 'one_hot', 'orthogonal_polynomial', 'pad',
-    'pad_circular', 'pad_reflect', 'pad_replicate', 'pairwise_distance', 'pinv', 'pixel_shuffle',
-    'pixel_unshuffle', 'poisson', 'poisson_nll', 'polar', 'polygamma', 'popcount',
-    'pow', 'prelu', 'prod', 'put', 'qr', 'quantile',
-    'rad2deg', 'randint', 'randperm', 'real', 'reciprocal', 'reduce',
-    'reduce_precision', 'reduce_window', 'relu', 'relu6', 'rem', 'renorm',
-    'repeat_interleave', 'repeat_interleave_static', 'reshape', 'resize', 'reverse', 'rms_norm',
-    'rng_bit_generator', 'rnn', 'roll', 'rot90', 'round', 'round_away',
-    'round_decimals', 'rsqrt', 'scaled_dot_product_attention', 'scatter', 'scatter_reduce', 'searchsorted',
-    'select_and_scatter', 'select_scatter', 'selu', 'shift_left', 'shift_right_arithmetic', 'shift_right_logical',
-    'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc',
-    'sinh', 'slice', 'slice_in_dim', 'slice_scatter', 'slogdet', 'smooth_l1',
-    'soft_cross_entropy', 'soft_margin', 'softmax', 'softmin', 'softplus', 'softplus_beta',
-    'softshrink', 'softsign', 'solve', 'sort', 'sqrt', 'square',
-    'squeeze', 'stack', 'std', 'std_mean', 'stop_gradient', 'sub',
-    'sum', 'svd', 'svdvals', 'take', 'take_along_axis', 'tan',
-    'tanh', 'tanhshrink', 'tensordot', 'tensorinv', 'tensorsolve', 'threshold',
-    'tile', 'top_k', 'trace', 'transpose', 'trapezoid', 'triangular_solve',
-    'tril', 'tril_indices', 'triplet_margin', 'triu', 'triu_indices', 'trunc',
-    'trunc_divide', 'truncated_normal', 'unfold', 'uniform', 'unique_consecutive_static', 'unique_static',
-    'vander', 'var', 'var_mean', 'vecdot', 'weight_norm', 'where',
-    'window', 'xlog1py', 'xlogy', 'zeta',
+    'batch_norm_grad', 'batch_norm_inference', 'batch_norm_running', 'batch_norm_training', 'bce', 'bce_with_logits',
+    'bernoulli', 'bernoulli_of', 'bessel_i0', 'bessel_i0e', 'bessel_i1', 'bessel_i1e',
+    'bessel_j0', 'bessel_j1', 'bessel_k0', 'bessel_k0e', 'bessel_k1', 'bessel_k1e',
+    'bessel_y0', 'bessel_y1', 'beta', 'bincount', 'binomial', 'bitcast_convert',
+    'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'block_diag', 'boolean_mask_static',
+    'broadcast_in_dim', 'broadcast_to', 'cartesian_prod', 'categorical', 'cauchy', 'cbrt',
+    'cdist', 'ceil', 'celu', 'channel_shuffle', 'cholesky', 'cholesky_inverse',
+    'cholesky_solve', 'clamp', 'clip', 'clz', 'col2im', 'combinations',
+    'compare', 'complex', 'concatenate', 'cond', 'conj', 'conv',
+    'conv_transpose', 'convert', 'convolution', 'copysign', 'corrcoef', 'cos',
+    'cosh', 'cosine_embedding', 'cosine_similarity', 'count_nonzero', 'cov', 'cross',
+    'cross_entropy', 'ctc_loss', 'cummax', 'cummin', 'cumprod', 'cumsum',
+    'cumulative_trapezoid', 'deg2rad', 'det', 'diag', 'diag_embed', 'diagonal',
+    'diagonal_scatter', 'diff', 'digamma', 'dirichlet', 'div', 'dot_general',
+    'dropout', 'dynamic_slice', 'dynamic_update_slice', 'eig', 'eigh', 'eigvals',
+    'eigvalsh', 'einsum', 'elu', 'embedding', 'embedding_bag', 'entr',
+    'eq', 'erf', 'erf_inv', 'erfc', 'erfcx', 'exp',
+    'exp2', 'expand_dims', 'expm1', 'exponential', 'eye', 'fft',
+    'flatten', 'floor', 'floor_divide', 'fmax', 'fmin', 'frac',
+    'frexp', 'full', 'gamma', 'gather', 'gaussian_nll', 'gcd',
+    'ge', 'gelu', 'geometric', 'geqrf', 'glu', 'grid_sample',
+    'group_norm', 'gru', 'gt', 'gumbel', 'hardshrink', 'hardsigmoid',
+    'hardswish', 'hardtanh', 'heaviside', 'hinge_embedding', 'histc', 'histogram',
+    'householder_product', 'huber', 'hypot', 'igamma', 'igammac', 'im2col',
+    'imag', 'index', 'index_add', 'index_copy', 'index_fill', 'index_put',
+    'index_reduce', 'instance_norm', 'integer_pow', 'inv', 'iota', 'is_finite',
+    'is_inf', 'is_nan', 'is_neg_inf', 'is_pos_inf', 'isclose', 'isin',
+    'kl_div', 'kron', 'kthvalue', 'l1', 'laplace', 'layer_norm',
+    'lcm', 'ldexp', 'le', 'leaky_relu', 'lerp', 'lgamma',
+    'linear', 'linspace', 'local_response_norm', 'log', 'log10', 'log1p',
+    'log2', 'log_ndtr', 'log_normal', 'log_softmax', 'logaddexp', 'logaddexp2',
+    'logcumsumexp', 'logdet', 'logical_and', 'logical_not', 'logical_or', 'logical_xor',
+    'logit', 'logsigmoid', 'logspace', 'logsumexp', 'lp_pool', 'lstm',
+    'lstsq', 'lt', 'lu', 'lu_solve', 'margin_ranking', 'masked_fill',
+    'masked_scatter', 'masked_select_static', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_power',
+    'matrix_rank', 'max', 'max_pool', 'max_pool_with_indices', 'max_unpool', 'maximum',
+    'mean', 'median', 'meshgrid', 'min', 'minimum', 'mish',
+    'mod', 'most_frequent', 'movedim', 'mse', 'mul', 'multi_head_attention',
+    'multi_margin', 'multilabel_margin', 'multilabel_soft_margin', 'multinomial', 'mvlgamma', 'nan_to_num',
+    'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'ndtr', 'ndtri',
+    'ne', 'neg', 'nextafter', 'nll', 'nonzero_static', 'norm',
+    'normal', 'normal_of', 'one_hot', 'ormqr', 'orthogonal_polynomial', 'pad',
+    'pad_circular', 'pad_reflect', 'pad_replicate', 'pairwise_distance', 'pdist', 'pinv',
+    'pixel_shuffle', 'pixel_unshuffle', 'poisson', 'poisson_nll', 'polar', 'polygamma',
+    'popcount', 'pow', 'prelu', 'prod', 'put', 'qr',
+    'quantile', 'rad2deg', 'ragged_dot', 'randint', 'randperm', 'real',
+    'reciprocal', 'reduce', 'reduce_precision', 'reduce_window', 'relu', 'relu6',
+    'rem', 'renorm', 'repeat_interleave', 'repeat_interleave_static', 'reshape', 'resize',
+    'reverse', 'rms_norm', 'rng_bit_generator', 'rnn', 'roll', 'rot90',
+    'round', 'round_away', 'round_decimals', 'rsqrt', 'scaled_dot_product_attention', 'scatter',
+    'scatter_reduce', 'searchsorted', 'select_and_scatter', 'select_scatter', 'selu', 'shift_left',
+    'shift_right_arithmetic', 'shift_right_logical', 'sigmoid', 'sign', 'signbit', 'silu',
+    'sin', 'sinc', 'sinh', 'slice', 'slice_in_dim', 'slice_scatter',
+    'slogdet', 'smooth_l1', 'soft_cross_entropy', 'soft_margin', 'softmax', 'softmin',
+    'softplus', 'softplus_beta', 'softshrink', 'softsign', 'solve', 'sort',
+    'sqrt', 'square', 'squeeze', 'stack', 'std', 'std_mean',
+    'stop_gradient', 'sub', 'sum', 'svd', 'svdvals', 'take',
+    'take_along_axis', 'tan', 'tanh', 'tanhshrink', 'tensordot', 'tensorinv',
+    'tensorsolve', 'threshold', 'tile', 'top_k', 'trace', 'transpose',
+    'trapezoid', 'triangular_solve', 'tril', 'tril_indices', 'triplet_margin', 'triu',
+    'triu_indices', 'trunc', 'trunc_divide', 'truncated_normal', 'unfold', 'uniform',
+    'unique_consecutive_static', 'unique_static', 'vander', 'var', 'var_mean', 'vecdot',
+    'weight_norm', 'where', 'window', 'xlog1py', 'xlogy', 'zeta',
 )
 METHODS = (
     'stop_gradient', 'abs', 'add', 'bitwise_and', 'atan2', 'bitcast_convert',
@@ -11382,27 +11668,28 @@ METHODS = (
     'threshold', 'bce', 'bce_with_logits', 'gaussian_nll', 'hinge_embedding', 'huber',
     'kl_div', 'l1', 'margin_ranking', 'pairwise_distance', 'poisson_nll', 'smooth_l1',
     'soft_margin', 'triplet_margin', 'aminmax', 'count_nonzero', 'kthvalue', 'median',
-    'nanmean', 'nansum', 'norm', 'quantile', 'std_mean', 'trace',
-    'var_mean', 'as_strided', 'as_strided_scatter', 'diag', 'diag_embed', 'diagonal',
-    'diagonal_scatter', 'index', 'index_add', 'index_copy', 'index_fill', 'index_put',
-    'index_reduce', 'masked_scatter', 'movedim', 'put', 'repeat_interleave_static', 'rot90',
-    'scatter_reduce', 'select_scatter', 'slice_scatter', 'take_along_axis', 'unfold', 'adaptive_avg_pool',
-    'adaptive_max_pool', 'col2im', 'im2col', 'lp_pool', 'max_pool_with_indices', 'max_unpool',
-    'affine_grid', 'channel_shuffle', 'grid_sample', 'group_norm', 'instance_norm', 'local_response_norm',
-    'pad_circular', 'pad_reflect', 'pad_replicate', 'pixel_shuffle', 'pixel_unshuffle', 'resize',
-    'addmm', 'cdist', 'corrcoef', 'cosine_embedding', 'cosine_similarity', 'cov',
-    'cross', 'cumulative_trapezoid', 'histc', 'kron', 'logcumsumexp', 'matrix_power',
-    'multi_margin', 'multilabel_margin', 'multilabel_soft_margin', 'nanmedian', 'nll', 'renorm',
-    'soft_cross_entropy', 'trapezoid', 'vander', 'vecdot', 'lu', 'qr',
-    'eigh', 'eigvalsh', 'svd', 'svdvals', 'eig', 'eigvals',
-    'solve', 'inv', 'det', 'slogdet', 'pinv', 'lstsq',
-    'matrix_rank', 'matrix_norm', 'cond', 'cholesky_solve', 'cholesky_inverse', 'matrix_exp',
-    'householder_product', 'tensorsolve', 'tensorinv', 'ctc_loss', 'embedding_bag', 'gru',
-    'histogram', 'lstm', 'most_frequent', 'multi_head_attention', 'rnn', 'tensordot',
-    'unique_consecutive_static', 'weight_norm', 'combinations', 'bernoulli_of', 'beta', 'binomial',
-    'cauchy', 'dirichlet', 'exponential', 'gamma', 'geometric', 'gumbel',
-    'laplace', 'log_normal', 'multinomial', 'normal_of', 'poisson', 'amp_non_finite_check_and_unscale',
-    'amp_update_scale',
+    'nanmean', 'nansum', 'norm', 'quantile', 'nanquantile', 'std_mean',
+    'trace', 'var_mean', 'as_strided', 'as_strided_scatter', 'diag', 'diag_embed',
+    'diagonal', 'diagonal_scatter', 'index', 'index_add', 'index_copy', 'index_fill',
+    'index_put', 'index_reduce', 'masked_scatter', 'movedim', 'put', 'repeat_interleave_static',
+    'rot90', 'scatter_reduce', 'select_scatter', 'slice_scatter', 'take_along_axis', 'unfold',
+    'adaptive_avg_pool', 'adaptive_max_pool', 'col2im', 'im2col', 'lp_pool', 'max_pool_with_indices',
+    'max_unpool', 'affine_grid', 'channel_shuffle', 'grid_sample', 'group_norm', 'instance_norm',
+    'local_response_norm', 'pad_circular', 'pad_reflect', 'pad_replicate', 'pixel_shuffle', 'pixel_unshuffle',
+    'resize', 'addmm', 'cdist', 'pdist', 'ragged_dot', 'corrcoef',
+    'cosine_embedding', 'cosine_similarity', 'cov', 'cross', 'cumulative_trapezoid', 'histc',
+    'kron', 'logcumsumexp', 'matrix_power', 'multi_margin', 'multilabel_margin', 'multilabel_soft_margin',
+    'nanmedian', 'nll', 'renorm', 'soft_cross_entropy', 'trapezoid', 'vander',
+    'vecdot', 'lu', 'qr', 'eigh', 'eigvalsh', 'svd',
+    'svdvals', 'eig', 'eigvals', 'solve', 'inv', 'det',
+    'slogdet', 'logdet', 'lu_solve', 'geqrf', 'ormqr', 'batch_norm_running',
+    'pinv', 'lstsq', 'matrix_rank', 'matrix_norm', 'cond', 'cholesky_solve',
+    'cholesky_inverse', 'matrix_exp', 'householder_product', 'tensorsolve', 'tensorinv', 'ctc_loss',
+    'embedding_bag', 'gru', 'histogram', 'lstm', 'most_frequent', 'multi_head_attention',
+    'rnn', 'tensordot', 'unique_consecutive_static', 'weight_norm', 'combinations', 'bernoulli_of',
+    'beta', 'binomial', 'cauchy', 'dirichlet', 'exponential', 'gamma',
+    'geometric', 'gumbel', 'laplace', 'log_normal', 'multinomial', 'normal_of',
+    'poisson', 'amp_non_finite_check_and_unscale', 'amp_update_scale',
 )
 # Operations that the accelerator calls: {name: (operands that are needed, all operands)}.
 FAST = {
@@ -11617,6 +11904,7 @@ FAST = {
     'nansum': (1, 1),
     'norm': (1, 1),
     'quantile': (2, 2),
+    'nanquantile': (2, 2),
     'trace': (1, 1),
     'diag': (1, 1),
     'diag_embed': (1, 1),
@@ -11634,6 +11922,8 @@ FAST = {
     'instance_norm': (1, 3),
     'addmm': (3, 3),
     'cdist': (2, 2),
+    'pdist': (1, 1),
+    'ragged_dot': (3, 3),
     'corrcoef': (1, 1),
     'cosine_embedding': (3, 3),
     'cosine_similarity': (2, 2),
@@ -11655,6 +11945,9 @@ FAST = {
     'solve': (2, 2),
     'inv': (1, 1),
     'det': (1, 1),
+    'logdet': (1, 1),
+    'lu_solve': (3, 3),
+    'ormqr': (3, 3),
     'pinv': (1, 1),
     'matrix_rank': (1, 1),
     'matrix_norm': (1, 1),

@@ -13,12 +13,13 @@ from ._call import Handle, bind, byref, check, done, handle_class, handles, now,
 from ._context import evaluate, start, step as _step
 from ._errors import InvalidArgument, InvalidType, named_functions
 from ._more import zeros
-from ._ops import clip
+from ._ops import amp_non_finite_check_and_unscale, amp_update_scale, clip, full
 from ._tensor import Parameter, Tensor
 from ._wait import blocking
 
 _create = bind("weft_optimizer_create")
 _optimizer_step = bind("weft_optimizer_step_groups")
+_step_if_finite = bind("weft_optimizer_step_if_finite")
 _clip = bind("weft_clip_by_global_norm")
 _rate = bind("weft_schedule_rate")
 _state = bind("weft_optimizer_state")
@@ -85,7 +86,7 @@ class Optimizer:
         else:
             self._update(of, lr)
 
-    def _update(self, grads, lr):
+    def _update(self, grads, lr, found=None):
         grads = list(grads.values()) if isinstance(grads, dict) else list(grads)
         if len(grads) != len(self.params):
             raise InvalidArgument("step: %d gradients for %d parameters" % (len(grads), len(self.params)))
@@ -93,7 +94,8 @@ class Optimizer:
         rates = [own if own is not None and lr is None else self.lr if lr is None else lr for own in self._rates]
         rates = [_call.doubles(rate(self.count) if callable(rate) else rate, "step", "lr").value for rate in rates]
         _call.mark()
-        check(_optimizer_step(self._handle, array, count, (c_double * len(rates))(*rates), c_size_t(len(rates))))
+        given = (self._handle, array, count, (c_double * len(rates))(*rates), c_size_t(len(rates)))
+        check(_optimizer_step(*given) if found is None else _step_if_finite(*given, found._h))
         self.count += 1
 
     @property
@@ -378,6 +380,65 @@ def clip_by_value(grads, limit):
         raise InvalidArgument("clip_by_value: limit is %r; it must be 0 or more" % limit)
     held = [None if g is None else clip(g, -limit, limit) for g in (grads.values() if isinstance(grads, dict) else grads)]
     return dict(zip(grads, held)) if isinstance(grads, dict) else held
+
+
+class GradScaler:
+    """The scale of a loss of 16-bit arithmetic, so that small gradients do not vanish: it shrinks after a step whose gradients were not
+    finite, which changes nothing then, and grows after many that were. Nothing is read on the host.
+
+    scaler = wf.optim.GradScaler()
+    with wf.step():
+        scaler.step(optimizer, nn.mse(model(x), y))
+    """
+
+    def __init__(self, scale=65536.0, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000):
+        number = _call.doubles(scale, "GradScaler", "scale").value
+        if not number > 0:
+            raise InvalidArgument("GradScaler: scale is %r; it must be above 0" % (scale,))
+        self._rule = dict(growth_factor=growth_factor, backoff_factor=backoff_factor, growth_interval=growth_interval)
+        self.value = Parameter(full((), number, dtype="f32"), trainable=False)
+        self._tracker = Parameter(zeros((), "i32"), trainable=False)
+        amp_update_scale(self.value, self._tracker, self.value, **self._rule)  # says here what is wrong with the rule
+        if now.body is None:
+            evaluate(self.value, self._tracker, wait=False)
+
+    def scale(self, loss):
+        """The loss times the scale, in the loss's type."""
+        return loss * self.value.astype(loss.dtype)
+
+    def unscale(self, grads):
+        """(gradients of the loss itself, found): found is above 0 where one was not finite. To be clipped, for example, before
+        step."""
+        found, inverse = zeros((), "f32"), 1.0 / self.value
+        values, made = list(grads.values()) if isinstance(grads, dict) else list(grads), []
+        for grad in values:
+            if grad is not None:
+                grad, found = amp_non_finite_check_and_unscale(grad, found, inverse)
+            made.append(grad)
+        return (dict(zip(grads, made)) if isinstance(grads, dict) else made), found
+
+    def step(self, optimizer, of, lr=None, found=None):
+        """One update, and the next scale: of a loss, which is scaled here; of gradients of the scaled loss; or, with found, of what
+        unscale gave."""
+        from ._function import gradients
+
+        if now.scope is None:
+            with _step(sync=False):
+                return self.step(optimizer, of, lr, found)
+        grads = gradients(self.scale(of), optimizer.params) if isinstance(of, Tensor) else of
+        if found is None:
+            grads, found = self.unscale(grads)
+        optimizer._update(grads, lr, found)
+        scale, tracker = amp_update_scale(self.value, self._tracker, found, **self._rule)
+        self.value.assign(scale)
+        self._tracker.assign(tracker)
+
+    def state_dict(self):
+        return {"scale": self.value, "tracker": self._tracker}
+
+    def load_state_dict(self, state):
+        self.value.assign(state["scale"])
+        self._tracker.assign(state["tracker"])
 
 
 class EMA:

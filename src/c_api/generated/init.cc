@@ -143,6 +143,7 @@ void weft_nanmean_opts_init(void* options, size_t size) noexcept { weft::c_api::
 void weft_nansum_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_norm_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_quantile_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_nanquantile_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_std_mean_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_var_mean_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_as_strided_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
@@ -176,6 +177,7 @@ void weft_local_response_norm_opts_init(void* options, size_t size) noexcept { w
 void weft_resize_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_addmm_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_cdist_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_pdist_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_cosine_embedding_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_cosine_similarity_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_cov_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
@@ -197,6 +199,9 @@ void weft_eigh_opts_init(void* options, size_t size) noexcept { weft::c_api::Ini
 void weft_eigvalsh_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_svd_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_solve_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_lu_solve_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_ormqr_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_batch_norm_running_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_pinv_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_lstsq_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_matrix_rank_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }

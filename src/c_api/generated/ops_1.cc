@@ -597,10 +597,11 @@ weft_error* weft_std(weft_context* ctx, weft_tensor* x, const weft_std_opts* opt
     call.Operand(x);
     weft_std_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_std_opts", &o));
-    call.CheckPresent(o.present, 7u);
+    call.CheckPresent(o.present, 15u);
     if (o.present & WEFT_STD_HAS_DIMS) call.SetInts(0, o.dims, o.dims_count);
     if (o.present & WEFT_STD_HAS_KEEPDIMS) call.SetBool(1, o.keepdims);
     if (o.present & WEFT_STD_HAS_CORRECTION) call.SetInt(2, o.correction);
+    if (o.present & WEFT_STD_HAS_FRACTION) call.SetDouble(3, o.fraction);
     return call.Record({out});
   });
 }
@@ -624,10 +625,11 @@ weft_error* weft_var(weft_context* ctx, weft_tensor* x, const weft_var_opts* opt
     call.Operand(x);
     weft_var_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_var_opts", &o));
-    call.CheckPresent(o.present, 7u);
+    call.CheckPresent(o.present, 15u);
     if (o.present & WEFT_VAR_HAS_DIMS) call.SetInts(0, o.dims, o.dims_count);
     if (o.present & WEFT_VAR_HAS_KEEPDIMS) call.SetBool(1, o.keepdims);
     if (o.present & WEFT_VAR_HAS_CORRECTION) call.SetInt(2, o.correction);
+    if (o.present & WEFT_VAR_HAS_FRACTION) call.SetDouble(3, o.fraction);
     return call.Record({out});
   });
 }
@@ -685,8 +687,9 @@ weft_error* weft_top_k(weft_context* ctx, weft_tensor* x, int64_t k, const weft_
     call.SetInt(0, k);
     weft_top_k_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_top_k_opts", &o));
-    call.CheckPresent(o.present, 1u);
+    call.CheckPresent(o.present, 3u);
     if (o.present & WEFT_TOP_K_HAS_AXIS) call.SetInt(1, o.axis);
+    if (o.present & WEFT_TOP_K_HAS_LARGEST) call.SetBool(2, o.largest);
     return call.RecordSome({out_values, out_indices});
   });
 }

@@ -81,13 +81,14 @@ weft_error* weft_avg_pool(weft_context* ctx, weft_tensor* x, const int64_t* wind
     call.SetInts(0, window, window_count);
     weft_avg_pool_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_avg_pool_opts", &o));
-    call.CheckPresent(o.present, 63u);
+    call.CheckPresent(o.present, 127u);
     if (o.present & WEFT_AVG_POOL_HAS_STRIDES) call.SetInts(1, o.strides, o.strides_count);
     if (o.present & WEFT_AVG_POOL_HAS_PADDING) call.SetEnum(2, o.padding);
     if (o.present & WEFT_AVG_POOL_HAS_PADS) call.SetInts(3, o.pads, o.pads_count);
     if (o.present & WEFT_AVG_POOL_HAS_CEIL_MODE) call.SetBool(4, o.ceil_mode);
     if (o.present & WEFT_AVG_POOL_HAS_COUNT_INCLUDE_PAD) call.SetBool(5, o.count_include_pad);
     if (o.present & WEFT_AVG_POOL_HAS_DIVISOR) call.SetInt(6, o.divisor);
+    if (o.present & WEFT_AVG_POOL_HAS_CHANNELS_FIRST) call.SetBool(7, o.channels_first);
     return call.Record({out});
   });
 }
@@ -100,7 +101,7 @@ weft_error* weft_conv(weft_context* ctx, weft_tensor* x, weft_tensor* w, const w
     call.Operand(w);
     weft_conv_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_conv_opts", &o));
-    call.CheckPresent(o.present, 127u);
+    call.CheckPresent(o.present, 255u);
     if (o.present & WEFT_CONV_HAS_STRIDES) call.SetInts(0, o.strides, o.strides_count);
     if (o.present & WEFT_CONV_HAS_PADDING) call.SetEnum(1, o.padding);
     if (o.present & WEFT_CONV_HAS_PADS) call.SetInts(2, o.pads, o.pads_count);
@@ -108,6 +109,7 @@ weft_error* weft_conv(weft_context* ctx, weft_tensor* x, weft_tensor* w, const w
     if (o.present & WEFT_CONV_HAS_GROUPS) call.SetInt(4, o.groups);
     if (o.present & WEFT_CONV_HAS_DTYPE) call.SetDType(5, o.dtype);
     if (o.present & WEFT_CONV_HAS_PRECISION) call.SetEnum(6, o.precision);
+    if (o.present & WEFT_CONV_HAS_CHANNELS_FIRST) call.SetBool(7, o.channels_first);
     return call.Record({out});
   });
 }
@@ -120,7 +122,7 @@ weft_error* weft_conv_transpose(weft_context* ctx, weft_tensor* x, weft_tensor* 
     call.Operand(w);
     weft_conv_transpose_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_conv_transpose_opts", &o));
-    call.CheckPresent(o.present, 127u);
+    call.CheckPresent(o.present, 255u);
     if (o.present & WEFT_CONV_TRANSPOSE_HAS_STRIDES) call.SetInts(0, o.strides, o.strides_count);
     if (o.present & WEFT_CONV_TRANSPOSE_HAS_PADS) call.SetInts(1, o.pads, o.pads_count);
     if (o.present & WEFT_CONV_TRANSPOSE_HAS_OUTPUT_PADDING) call.SetInts(2, o.output_padding, o.output_padding_count);
@@ -128,6 +130,7 @@ weft_error* weft_conv_transpose(weft_context* ctx, weft_tensor* x, weft_tensor* 
     if (o.present & WEFT_CONV_TRANSPOSE_HAS_GROUPS) call.SetInt(4, o.groups);
     if (o.present & WEFT_CONV_TRANSPOSE_HAS_DTYPE) call.SetDType(5, o.dtype);
     if (o.present & WEFT_CONV_TRANSPOSE_HAS_PRECISION) call.SetEnum(6, o.precision);
+    if (o.present & WEFT_CONV_TRANSPOSE_HAS_CHANNELS_FIRST) call.SetBool(7, o.channels_first);
     return call.Record({out});
   });
 }
@@ -170,12 +173,13 @@ weft_error* weft_max_pool(weft_context* ctx, weft_tensor* x, const int64_t* wind
     call.SetInts(0, window, window_count);
     weft_max_pool_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_max_pool_opts", &o));
-    call.CheckPresent(o.present, 31u);
+    call.CheckPresent(o.present, 63u);
     if (o.present & WEFT_MAX_POOL_HAS_STRIDES) call.SetInts(1, o.strides, o.strides_count);
     if (o.present & WEFT_MAX_POOL_HAS_PADDING) call.SetEnum(2, o.padding);
     if (o.present & WEFT_MAX_POOL_HAS_PADS) call.SetInts(3, o.pads, o.pads_count);
     if (o.present & WEFT_MAX_POOL_HAS_CEIL_MODE) call.SetBool(4, o.ceil_mode);
     if (o.present & WEFT_MAX_POOL_HAS_DILATION) call.SetInts(5, o.dilation, o.dilation_count);
+    if (o.present & WEFT_MAX_POOL_HAS_CHANNELS_FIRST) call.SetBool(6, o.channels_first);
     return call.Record({out});
   });
 }

@@ -415,6 +415,22 @@ weft_error* weft_quantile(weft_context* ctx, weft_tensor* x, weft_tensor* q, con
   });
 }
 
+weft_error* weft_nanquantile(weft_context* ctx, weft_tensor* x, weft_tensor* q, const weft_nanquantile_opts* opts,
+                             weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_nanquantile, ctx);
+    call.Operand(x);
+    call.Operand(q);
+    weft_nanquantile_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_nanquantile_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_NANQUANTILE_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_NANQUANTILE_HAS_KEEPDIMS) call.SetBool(1, o.keepdims);
+    if (o.present & WEFT_NANQUANTILE_HAS_INTERPOLATION) call.SetEnum(2, o.interpolation);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_std_mean(weft_context* ctx, weft_tensor* x, const weft_std_mean_opts* opts, weft_tensor** out_std,
                           weft_tensor** out_mean) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {
@@ -422,10 +438,11 @@ weft_error* weft_std_mean(weft_context* ctx, weft_tensor* x, const weft_std_mean
     call.Operand(x);
     weft_std_mean_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_std_mean_opts", &o));
-    call.CheckPresent(o.present, 7u);
+    call.CheckPresent(o.present, 15u);
     if (o.present & WEFT_STD_MEAN_HAS_DIMS) call.SetInts(0, o.dims, o.dims_count);
     if (o.present & WEFT_STD_MEAN_HAS_KEEPDIMS) call.SetBool(1, o.keepdims);
     if (o.present & WEFT_STD_MEAN_HAS_CORRECTION) call.SetInt(2, o.correction);
+    if (o.present & WEFT_STD_MEAN_HAS_FRACTION) call.SetDouble(3, o.fraction);
     return call.RecordSome({out_std, out_mean});
   });
 }
@@ -441,10 +458,11 @@ weft_error* weft_var_mean(weft_context* ctx, weft_tensor* x, const weft_var_mean
     call.Operand(x);
     weft_var_mean_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_var_mean_opts", &o));
-    call.CheckPresent(o.present, 7u);
+    call.CheckPresent(o.present, 15u);
     if (o.present & WEFT_VAR_MEAN_HAS_DIMS) call.SetInts(0, o.dims, o.dims_count);
     if (o.present & WEFT_VAR_MEAN_HAS_KEEPDIMS) call.SetBool(1, o.keepdims);
     if (o.present & WEFT_VAR_MEAN_HAS_CORRECTION) call.SetInt(2, o.correction);
+    if (o.present & WEFT_VAR_MEAN_HAS_FRACTION) call.SetDouble(3, o.fraction);
     return call.RecordSome({out_var, out_mean});
   });
 }
@@ -786,16 +804,6 @@ weft_error* weft_adaptive_avg_pool(weft_context* ctx, weft_tensor* x, const int6
     call.Operand(x);
     call.SetInts(0, size, size_count);
     return call.Record({out});
-  });
-}
-
-weft_error* weft_adaptive_max_pool(weft_context* ctx, weft_tensor* x, const int64_t* size, size_t size_count,
-                                   weft_tensor** out_values, weft_tensor** out_indices) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_adaptive_max_pool, ctx);
-    call.Operand(x);
-    call.SetInts(0, size, size_count);
-    return call.RecordSome({out_values, out_indices});
   });
 }
 

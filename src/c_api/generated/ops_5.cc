@@ -7,6 +7,16 @@
 
 extern "C" {
 
+weft_error* weft_adaptive_max_pool(weft_context* ctx, weft_tensor* x, const int64_t* size, size_t size_count,
+                                   weft_tensor** out_values, weft_tensor** out_indices) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_adaptive_max_pool, ctx);
+    call.Operand(x);
+    call.SetInts(0, size, size_count);
+    return call.RecordSome({out_values, out_indices});
+  });
+}
+
 weft_error* weft_col2im(weft_context* ctx, weft_tensor* x, const int64_t* size, size_t size_count,
                         const int64_t* window, size_t window_count, const weft_col2im_opts* opts,
                         weft_tensor** out) noexcept {
@@ -68,12 +78,13 @@ weft_error* weft_max_pool_with_indices(weft_context* ctx, weft_tensor* x, const 
     call.SetInts(0, window, window_count);
     weft_max_pool_with_indices_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_max_pool_with_indices_opts", &o));
-    call.CheckPresent(o.present, 31u);
+    call.CheckPresent(o.present, 63u);
     if (o.present & WEFT_MAX_POOL_WITH_INDICES_HAS_STRIDES) call.SetInts(1, o.strides, o.strides_count);
     if (o.present & WEFT_MAX_POOL_WITH_INDICES_HAS_PADDING) call.SetEnum(2, o.padding);
     if (o.present & WEFT_MAX_POOL_WITH_INDICES_HAS_PADS) call.SetInts(3, o.pads, o.pads_count);
     if (o.present & WEFT_MAX_POOL_WITH_INDICES_HAS_CEIL_MODE) call.SetBool(4, o.ceil_mode);
     if (o.present & WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION) call.SetInts(5, o.dilation, o.dilation_count);
+    if (o.present & WEFT_MAX_POOL_WITH_INDICES_HAS_CHANNELS_FIRST) call.SetBool(6, o.channels_first);
     return call.RecordSome({out_values, out_indices});
   });
 }
@@ -237,10 +248,11 @@ weft_error* weft_resize(weft_context* ctx, weft_tensor* x, const int64_t* size, 
     call.SetInts(0, size, size_count);
     weft_resize_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_resize_opts", &o));
-    call.CheckPresent(o.present, 7u);
+    call.CheckPresent(o.present, 15u);
     if (o.present & WEFT_RESIZE_HAS_MODE) call.SetEnum(1, o.mode);
     if (o.present & WEFT_RESIZE_HAS_ALIGN_CORNERS) call.SetBool(2, o.align_corners);
     if (o.present & WEFT_RESIZE_HAS_SCALES) call.SetDoubles(3, o.scales, o.scales_count);
+    if (o.present & WEFT_RESIZE_HAS_ANTIALIAS) call.SetBool(4, o.antialias);
     return call.Record({out});
   });
 }
@@ -273,6 +285,23 @@ weft_error* weft_cdist(weft_context* ctx, weft_tensor* x, weft_tensor* y, const 
     if (o.present & WEFT_CDIST_HAS_P) call.SetDouble(0, o.p);
     return call.Record({out});
   });
+}
+
+weft_error* weft_pdist(weft_context* ctx, weft_tensor* x, const weft_pdist_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_pdist, ctx);
+    call.Operand(x);
+    weft_pdist_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_pdist_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_PDIST_HAS_P) call.SetDouble(0, o.p);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_ragged_dot(weft_context* ctx, weft_tensor* x, weft_tensor* w, weft_tensor* sizes,
+                            weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_ragged_dot, ctx, {x, w, sizes}, out);
 }
 
 weft_error* weft_corrcoef(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
@@ -652,108 +681,83 @@ weft_error* weft_slogdet(weft_context* ctx, weft_tensor* x, weft_tensor** out_si
   });
 }
 
+weft_error* weft_logdet(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_logdet, ctx, {x}, out);
+}
+
+weft_error* weft_lu_solve(weft_context* ctx, weft_tensor* lu, weft_tensor* permutation, weft_tensor* b,
+                          const weft_lu_solve_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_lu_solve, ctx);
+    call.Operand(lu);
+    call.Operand(permutation);
+    call.Operand(b);
+    weft_lu_solve_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_lu_solve_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_LU_SOLVE_HAS_TRANSPOSE_A) call.SetEnum(0, o.transpose_a);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_geqrf(weft_context* ctx, weft_tensor* x, weft_tensor** out_reflectors,
+                       weft_tensor** out_tau) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_geqrf, ctx);
+    call.Operand(x);
+    return call.RecordSome({out_reflectors, out_tau});
+  });
+}
+
+weft_error* weft_ormqr(weft_context* ctx, weft_tensor* reflectors, weft_tensor* tau, weft_tensor* x,
+                       const weft_ormqr_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_ormqr, ctx);
+    call.Operand(reflectors);
+    call.Operand(tau);
+    call.Operand(x);
+    weft_ormqr_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_ormqr_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_ORMQR_HAS_LEFT_SIDE) call.SetBool(0, o.left_side);
+    if (o.present & WEFT_ORMQR_HAS_ADJOINT) call.SetBool(1, o.adjoint);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_batch_norm_running(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset,
+                                    weft_tensor* running_mean, weft_tensor* running_variance,
+                                    const weft_batch_norm_running_opts* opts, weft_tensor** out_result,
+                                    weft_tensor** out_running_mean, weft_tensor** out_running_variance) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_batch_norm_running, ctx);
+    call.Operand(x);
+    call.Operand(scale);
+    call.Operand(offset);
+    call.Operand(running_mean);
+    call.Operand(running_variance);
+    weft_batch_norm_running_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_batch_norm_running_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_BATCH_NORM_RUNNING_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_BATCH_NORM_RUNNING_HAS_EPSILON) call.SetDouble(1, o.epsilon);
+    if (o.present & WEFT_BATCH_NORM_RUNNING_HAS_MOMENTUM) call.SetDouble(2, o.momentum);
+    return call.RecordSome({out_result, out_running_mean, out_running_variance});
+  });
+}
+
 weft_error* weft_pinv(weft_context* ctx, weft_tensor* x, const weft_pinv_opts* opts, weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {
     weft::c_api::OpCall call(weft::ops::kOp_pinv, ctx);
     call.Operand(x);
     weft_pinv_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_pinv_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_PINV_HAS_RTOL) call.SetDouble(0, o.rtol);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_lstsq(weft_context* ctx, weft_tensor* a, weft_tensor* b, const weft_lstsq_opts* opts,
-                       weft_tensor** out_solution, weft_tensor** out_residuals, weft_tensor** out_rank,
-                       weft_tensor** out_singular_values) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_lstsq, ctx);
-    call.Operand(a);
-    call.Operand(b);
-    weft_lstsq_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_lstsq_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_LSTSQ_HAS_RTOL) call.SetDouble(0, o.rtol);
-    return call.RecordSome({out_solution, out_residuals, out_rank, out_singular_values});
-  });
-}
-
-weft_error* weft_matrix_rank(weft_context* ctx, weft_tensor* x, const weft_matrix_rank_opts* opts,
-                             weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_matrix_rank, ctx);
-    call.Operand(x);
-    weft_matrix_rank_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_matrix_rank_opts", &o));
     call.CheckPresent(o.present, 7u);
-    if (o.present & WEFT_MATRIX_RANK_HAS_RTOL) call.SetDouble(0, o.rtol);
-    if (o.present & WEFT_MATRIX_RANK_HAS_ATOL) call.SetDouble(1, o.atol);
-    if (o.present & WEFT_MATRIX_RANK_HAS_HERMITIAN) call.SetBool(2, o.hermitian);
+    if (o.present & WEFT_PINV_HAS_RTOL) call.SetDouble(0, o.rtol);
+    if (o.present & WEFT_PINV_HAS_ATOL) call.SetDouble(1, o.atol);
+    if (o.present & WEFT_PINV_HAS_HERMITIAN) call.SetBool(2, o.hermitian);
     return call.Record({out});
   });
-}
-
-weft_error* weft_matrix_norm(weft_context* ctx, weft_tensor* x, const weft_matrix_norm_opts* opts,
-                             weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_matrix_norm, ctx);
-    call.Operand(x);
-    weft_matrix_norm_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_matrix_norm_opts", &o));
-    call.CheckPresent(o.present, 3u);
-    if (o.present & WEFT_MATRIX_NORM_HAS_KIND) call.SetEnum(0, o.kind);
-    if (o.present & WEFT_MATRIX_NORM_HAS_P) call.SetDouble(1, o.p);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_cond(weft_context* ctx, weft_tensor* x, const weft_cond_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_cond, ctx);
-    call.Operand(x);
-    weft_cond_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cond_opts", &o));
-    call.CheckPresent(o.present, 3u);
-    if (o.present & WEFT_COND_HAS_KIND) call.SetEnum(0, o.kind);
-    if (o.present & WEFT_COND_HAS_P) call.SetDouble(1, o.p);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_cholesky_solve(weft_context* ctx, weft_tensor* factor, weft_tensor* b,
-                                const weft_cholesky_solve_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_cholesky_solve, ctx);
-    call.Operand(factor);
-    call.Operand(b);
-    weft_cholesky_solve_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cholesky_solve_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_CHOLESKY_SOLVE_HAS_LOWER) call.SetBool(0, o.lower);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_cholesky_inverse(weft_context* ctx, weft_tensor* factor, const weft_cholesky_inverse_opts* opts,
-                                  weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_cholesky_inverse, ctx);
-    call.Operand(factor);
-    weft_cholesky_inverse_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cholesky_inverse_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_CHOLESKY_INVERSE_HAS_LOWER) call.SetBool(0, o.lower);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_matrix_exp(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
-  return weft::c_api::RecordPlain(weft::ops::kOp_matrix_exp, ctx, {x}, out);
-}
-
-weft_error* weft_householder_product(weft_context* ctx, weft_tensor* v, weft_tensor* tau, weft_tensor** out) noexcept {
-  return weft::c_api::RecordPlain(weft::ops::kOp_householder_product, ctx, {v, tau}, out);
 }
 
 }  // extern "C"

@@ -7,6 +7,98 @@
 
 extern "C" {
 
+weft_error* weft_lstsq(weft_context* ctx, weft_tensor* a, weft_tensor* b, const weft_lstsq_opts* opts,
+                       weft_tensor** out_solution, weft_tensor** out_residuals, weft_tensor** out_rank,
+                       weft_tensor** out_singular_values) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_lstsq, ctx);
+    call.Operand(a);
+    call.Operand(b);
+    weft_lstsq_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_lstsq_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_LSTSQ_HAS_RTOL) call.SetDouble(0, o.rtol);
+    return call.RecordSome({out_solution, out_residuals, out_rank, out_singular_values});
+  });
+}
+
+weft_error* weft_matrix_rank(weft_context* ctx, weft_tensor* x, const weft_matrix_rank_opts* opts,
+                             weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_matrix_rank, ctx);
+    call.Operand(x);
+    weft_matrix_rank_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_matrix_rank_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_MATRIX_RANK_HAS_RTOL) call.SetDouble(0, o.rtol);
+    if (o.present & WEFT_MATRIX_RANK_HAS_ATOL) call.SetDouble(1, o.atol);
+    if (o.present & WEFT_MATRIX_RANK_HAS_HERMITIAN) call.SetBool(2, o.hermitian);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_matrix_norm(weft_context* ctx, weft_tensor* x, const weft_matrix_norm_opts* opts,
+                             weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_matrix_norm, ctx);
+    call.Operand(x);
+    weft_matrix_norm_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_matrix_norm_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_MATRIX_NORM_HAS_KIND) call.SetEnum(0, o.kind);
+    if (o.present & WEFT_MATRIX_NORM_HAS_P) call.SetDouble(1, o.p);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_cond(weft_context* ctx, weft_tensor* x, const weft_cond_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_cond, ctx);
+    call.Operand(x);
+    weft_cond_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cond_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_COND_HAS_KIND) call.SetEnum(0, o.kind);
+    if (o.present & WEFT_COND_HAS_P) call.SetDouble(1, o.p);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_cholesky_solve(weft_context* ctx, weft_tensor* factor, weft_tensor* b,
+                                const weft_cholesky_solve_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_cholesky_solve, ctx);
+    call.Operand(factor);
+    call.Operand(b);
+    weft_cholesky_solve_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cholesky_solve_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_CHOLESKY_SOLVE_HAS_LOWER) call.SetBool(0, o.lower);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_cholesky_inverse(weft_context* ctx, weft_tensor* factor, const weft_cholesky_inverse_opts* opts,
+                                  weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_cholesky_inverse, ctx);
+    call.Operand(factor);
+    weft_cholesky_inverse_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cholesky_inverse_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_CHOLESKY_INVERSE_HAS_LOWER) call.SetBool(0, o.lower);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_matrix_exp(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_matrix_exp, ctx, {x}, out);
+}
+
+weft_error* weft_householder_product(weft_context* ctx, weft_tensor* v, weft_tensor* tau, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_householder_product, ctx, {v, tau}, out);
+}
+
 weft_error* weft_tensorsolve(weft_context* ctx, weft_tensor* a, weft_tensor* b, weft_tensor** out) noexcept {
   return weft::c_api::RecordPlain(weft::ops::kOp_tensorsolve, ctx, {a, b}, out);
 }

@@ -15,7 +15,8 @@ constexpr AttrDef kAvgPoolAttrs[] = {
     kPoolAttrs[3],
     kCeilAttr,
     {"count_include_pad", AttrType::kBool, "padding counts as elements that are 0", false, "false"},
-    {"divisor", AttrType::kInt, "divides each sum; absent: how many elements it has"}};
+    {"divisor", AttrType::kInt, "divides each sum; absent: how many elements it has"},
+    kChannelsFirstAttr};
 
 // The attributes that all pools have; the windows are read from them.
 Attrs Shared(const Attrs& attrs) {
@@ -26,7 +27,7 @@ Attrs Shared(const Attrs& attrs) {
   return shared;
 }
 
-absl::Status Infer(const InferCall& call, Types* results) {
+absl::Status InferLast(const InferCall& call, Types* results) {
   if (HasAttr<kAvgPoolAttrs, "divisor">(call.attrs) && Attr<kAvgPoolAttrs, "divisor">(call.attrs) == 0) {
     return UserError("divisor is 0; it must be another number");
   }
@@ -36,7 +37,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
 
 // A window at the edge is divided by the elements it really has, and with count_include_pad by those of the padding, too; not by
 // what ceil_mode adds.
-absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
+absl::Status ExpandLast(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   const Value& x = call.operands[0];
   WEFT_ASSIGN_OR_RETURN(const std::vector<Window> windows, PoolWindows(call.op, Shared(call.attrs), x.dims()));
@@ -73,7 +74,15 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
+absl::Status Infer(const InferCall& call, Types* results) {
+  return InferFirst(call, results, AttrPosition<kAvgPoolAttrs, "channels_first">(), InferLast);
+}
+absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
+  return ExpandFirst(call, results, AttrPosition<kAvgPoolAttrs, "channels_first">(), ExpandLast);
+}
+
 constexpr Sample kSamples[] = {
+    {"T[2,3,4,6] window=[2,2] channels_first=true"},
     {"T[2,4,6,3] window=[2,2]"},
     {"T[1,5,7,2] window=[3,3] strides=[2,2] padding=same"},
     {"T[1,5,5,1] window=[3,2] strides=[1,2] padding=explicit pads=[1,1,0,1]"},

@@ -1,4 +1,5 @@
 // conv: a convolution layer on channels-last data.
+#include "src/ops/conv/channels.h"
 #include "src/ops/conv/conv_shape.h"
 
 namespace weft::ops {
@@ -17,6 +18,7 @@ constexpr AttrDef kAttrs[] = {
     {"groups", AttrType::kInt, "groups of features that see only each other", false, "1"},
     {"dtype", AttrType::kDType, kResultDTypeDoc},
     kPrecisionAttr,
+    kKernelFirstAttr,
 };
 
 // Checks that the features agree. If they do not, the data is most likely channels-first.
@@ -60,7 +62,7 @@ absl::StatusOr<Attrs> Plan(const OpDef& op, const Attrs& attrs, const Dims& x, c
   return general;
 }
 
-absl::Status Infer(const InferCall& call, Types* results) {
+absl::Status InferLast(const InferCall& call, Types* results) {
   const Dims& x = call.operands[0]->dims;
   const Dims& w = call.operands[1]->dims;
   if (Attr<kAttrs, "groups">(call.attrs) < 1)
@@ -72,7 +74,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
   return absl::OkStatus();
 }
 
-absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
+absl::Status ExpandLast(const ExpandCall& call, std::span<Value> results) {
   const Value& x = call.operands[0];
   const Value& w = call.operands[1];
   WEFT_ASSIGN_OR_RETURN(Attrs general, Plan(call.op, call.attrs, x.dims(), w.dims()));
@@ -80,7 +82,18 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {{"T[2,5,6,3] T[3,3,3,4]"},
+absl::Status Infer(const InferCall& call, Types* results) {
+  return InferFirst(call, results, AttrPosition<kAttrs, "channels_first">(), InferLast, Kernel::kForward,
+                    AttrPosition<kAttrs, "groups">());
+}
+absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
+  return ExpandFirst(call, results, AttrPosition<kAttrs, "channels_first">(), ExpandLast, Kernel::kForward,
+                     AttrPosition<kAttrs, "groups">());
+}
+
+constexpr Sample kSamples[] = {{"T[2,3,5,6] T[4,3,3,3] channels_first=true"},
+                               {"T[1,4,7,6] T[4,1,3,3] groups=4 channels_first=true"},
+                               {"T[2,5,6,3] T[3,3,3,4]"},
                                {"T[1,7,8,4] T[3,3,4,2] strides=[2,2] padding=same"},
                                {"T[1,7,6,4] T[3,3,1,4] groups=4 padding=explicit pads=[1,1,0,2] dilation=[2,1]"},
                                {"T[2,9,3] T[4,3,5] strides=[2]"},

@@ -1,4 +1,5 @@
 // conv_transpose: the layer that conv's gradient is made of, on channels-last data: every input pixel spreads a window.
+#include "src/ops/conv/channels.h"
 #include "src/ops/conv/conv_shape.h"
 
 namespace weft::ops {
@@ -17,6 +18,7 @@ constexpr AttrDef kAttrs[] = {
     {"groups", AttrType::kInt, "groups of features that see only each other", false, "1"},
     {"dtype", AttrType::kDType, kResultDTypeDoc},
     kPrecisionAttr,
+    kKernelFirstAttr,
 };
 
 absl::Status CheckOperands(const Dims& x, const Dims& w, int64_t groups) {
@@ -71,7 +73,7 @@ absl::StatusOr<Attrs> Plan(const OpDef& op, const Attrs& attrs, const Dims& x, c
   return general;
 }
 
-absl::Status Infer(const InferCall& call, Types* results) {
+absl::Status InferLast(const InferCall& call, Types* results) {
   const Dims& x = call.operands[0]->dims;
   const Dims& w = call.operands[1]->dims;
   WEFT_ASSIGN_OR_RETURN(const Attrs general, Plan(call.op, call.attrs, x, w));
@@ -81,7 +83,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
   return absl::OkStatus();
 }
 
-absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
+absl::Status ExpandLast(const ExpandCall& call, std::span<Value> results) {
   const Value& x = call.operands[0];
   const Value& w = call.operands[1];
   WEFT_ASSIGN_OR_RETURN(Attrs general, Plan(call.op, call.attrs, x.dims(), w.dims()));
@@ -89,7 +91,18 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {{"T[2,3,4,3] T[2,2,3,4] strides=[2,2]"},
+absl::Status Infer(const InferCall& call, Types* results) {
+  return InferFirst(call, results, AttrPosition<kAttrs, "channels_first">(), InferLast, Kernel::kTransposed,
+                    AttrPosition<kAttrs, "groups">());
+}
+absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
+  return ExpandFirst(call, results, AttrPosition<kAttrs, "channels_first">(), ExpandLast, Kernel::kTransposed,
+                     AttrPosition<kAttrs, "groups">());
+}
+
+constexpr Sample kSamples[] = {{"T[1,3,4,3] T[3,2,2,3] strides=[2,2] channels_first=true"},
+                               {"T[1,4,3,2] T[4,3,2,2] groups=2 channels_first=true"},
+                               {"T[2,3,4,3] T[2,2,3,4] strides=[2,2]"},
                                {"T[1,4,3,2] T[3,3,2,3] strides=[2,1] pads=[1,1,0,1] output_padding=[1,0]"},
                                {"T[1,3,4,4] T[3,2,2,6] groups=2 strides=[3,2] dilation=[1,2] output_padding=[2,1]"},
                                {"T[2,5,3] T[4,3,5] strides=[3] pads=[2,0]"},

@@ -6,7 +6,7 @@ namespace {
 
 using namespace ir;
 
-absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
+absl::Status ExpandLast(const ExpandCall& call, std::span<Value> results) {
   const Value& x = call.operands[0];
   WEFT_ASSIGN_OR_RETURN(const std::vector<Window> windows, PoolWindows(call.op, call.attrs, x.dims()));
   // reduce_window's gradient knows no dilation.
@@ -21,7 +21,15 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {{"T[2,4,6,3] window=[2,2]"},
+absl::Status Infer(const InferCall& call, Types* results) {
+  return InferFirst(call, results, AttrPosition<kMaxPoolAttrs, "channels_first">(), InferPool);
+}
+absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
+  return ExpandFirst(call, results, AttrPosition<kMaxPoolAttrs, "channels_first">(), ExpandLast);
+}
+
+constexpr Sample kSamples[] = {{"T[2,3,4,6] window=[2,2] channels_first=true"},
+                               {"T[2,4,6,3] window=[2,2]"},
                                {"T[1,5,7,2] window=[3,3] strides=[2,2] padding=same"},
                                {"T[1,5,5,1] window=[3,2] strides=[1,2] padding=explicit pads=[1,1,0,1]"},
                                {"T[2,7,3] window=[3]"},
@@ -41,7 +49,7 @@ constinit const OpDef kOp_max_pool = {
     .operands = kMaxPoolOperands,
     .attrs = kMaxPoolAttrs,
     .results = kResult,
-    .infer = InferPool,
+    .infer = Infer,
     .expand = Expand,
     .lowering = Lowering::kExpand,
     .samples = kSamples,

@@ -1,6 +1,7 @@
 // max_pool, avg_pool and their kin share these: windows over the spatial dimensions of channels-last data.
 #pragma once
 
+#include "src/ops/conv/channels.h"
 #include "src/ops/conv/window.h"
 
 namespace weft::ops {
@@ -18,8 +19,9 @@ inline constexpr ir::AttrDef kPoolAttrs[] = {
 inline constexpr ir::AttrDef kCeilAttr = {"ceil_mode", ir::AttrType::kBool,
                                           "with windows that begin inside and end behind the padding", false, "false"};
 inline constexpr ir::AttrDef kMaxPoolAttrs[] = {
-    kPoolAttrs[0], kPoolAttrs[1], kPoolAttrs[2],
-    kPoolAttrs[3], kCeilAttr,     {"dilation", ir::AttrType::kInts, "spacing of the window's elements; absent: 1"}};
+    kPoolAttrs[0],     kPoolAttrs[1], kPoolAttrs[2],
+    kPoolAttrs[3],     kCeilAttr,     {"dilation", ir::AttrType::kInts, "spacing of the window's elements; absent: 1"},
+    kChannelsFirstAttr};
 
 // The windows over the spatial dimensions, padding and all. Attributes are those of kMaxPoolAttrs, or the first of them.
 absl::StatusOr<std::vector<Window>> PoolWindows(const ir::OpDef& op, const ir::Attrs& attrs, const Dims& x);

@@ -82,7 +82,7 @@ std::span<const int64_t> Spatial(const Dims& dims) {
   return std::span<const int64_t>(dims).subspan(1, dims.size() - 2);
 }
 
-absl::Status InferMaxPool(const InferCall& call, Types* results) {
+absl::Status InferMaxPoolLast(const InferCall& call, Types* results) {
   WEFT_RETURN_IF_ERROR(InferPool(call, results));
   WEFT_RETURN_IF_ERROR(CheckPlaces(Spatial(call.operands[0]->dims)));
   WEFT_ASSIGN_OR_RETURN(const auto windows, PoolWindows(call.op, call.attrs, call.operands[0]->dims));
@@ -94,10 +94,16 @@ absl::Status InferMaxPool(const InferCall& call, Types* results) {
   results->push_back(Type::Tensor(DType::kI32, results->back().dims));
   return absl::OkStatus();
 }
-absl::Status ExpandMaxPool(const ExpandCall& call, std::span<Value> results) {
+absl::Status ExpandMaxPoolLast(const ExpandCall& call, std::span<Value> results) {
   const Value& x = call.operands[0];
   WEFT_ASSIGN_OR_RETURN(const auto windows, PoolWindows(call.op, call.attrs, x.dims()));
   return LargestUnder(call.b, x, windows, &results[0], &results[1]);
+}
+absl::Status InferMaxPool(const InferCall& call, Types* results) {
+  return InferFirst(call, results, AttrPosition<kMaxPoolAttrs, "channels_first">(), InferMaxPoolLast);
+}
+absl::Status ExpandMaxPool(const ExpandCall& call, std::span<Value> results) {
+  return ExpandFirst(call, results, AttrPosition<kMaxPoolAttrs, "channels_first">(), ExpandMaxPoolLast);
 }
 
 absl::StatusOr<Ints> SizesOf(const OpDef& op, const Attrs& attrs, const Dims& x) {

@@ -25,6 +25,11 @@ Value AtanSlope(Builder& b, const Value& x, const Value&) {
   return Select(b, by.far, Square(b, Div(b, 1, by.beyond)), Div(b, 1, Add(b, Square(b, by.within), 1)));
 }
 
+// Slopes of complex numbers.
+Value AsinOf(Builder& b, const Value& x) { return Rsqrt(b, Sub(b, 1, Square(b, x))); }
+Value AcosOf(Builder& b, const Value& x) { return Neg(b, AsinOf(b, x)); }
+Value AtanOf(Builder& b, const Value& x) { return Div(b, 1, Add(b, Square(b, x), 1)); }
+
 constexpr auto kInside = UnarySamples(-0.9, 0.9), kAll = UnarySamples(-3, 3);
 constexpr Tolerance kTolerance = {.f32 = 4e-6, .f64 = 1e-14, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 1e-6};
 
@@ -35,8 +40,9 @@ constinit const OpDef kOp_asin = Special({
     .c_name = "asin",
     .doc = "Elementwise arc sine in [-pi / 2, pi / 2]; NaN outside of [-1, 1].",
     .example = "y = wf_asin(s, x);",
-    .gradient = GradientUnary<AsinSlope>,
-    .expand = ExpandUnary<Asin>,
+    .operands = kRealOrComplex,
+    .gradient = GradientAnywhere<AsinSlope, AsinOf>,
+    .expand = ExpandAnywhere<Asin, ComplexAsin>,
     .samples = kInside,
     .tolerance = kTolerance,
 });
@@ -45,8 +51,9 @@ constinit const OpDef kOp_acos = Special({
     .c_name = "acos",
     .doc = "Elementwise arc cosine in [0, pi]; NaN outside of [-1, 1].",
     .example = "y = wf_acos(s, x);",
-    .gradient = GradientUnary<AcosSlope>,
-    .expand = ExpandUnary<Acos>,
+    .operands = kRealOrComplex,
+    .gradient = GradientAnywhere<AcosSlope, AcosOf>,
+    .expand = ExpandAnywhere<Acos, ComplexAcos>,
     .samples = kInside,
     .tolerance = kTolerance,
 });
@@ -55,8 +62,9 @@ constinit const OpDef kOp_atan = Special({
     .c_name = "atan",
     .doc = "Elementwise arc tangent in [-pi / 2, pi / 2].",
     .example = "y = wf_atan(s, x);",
-    .gradient = GradientUnary<AtanSlope>,
-    .expand = ExpandUnary<Atan>,
+    .operands = kRealOrComplex,
+    .gradient = GradientAnywhere<AtanSlope, AtanOf>,
+    .expand = ExpandAnywhere<Atan, ComplexAtan>,
     .samples = kAll,
     .tolerance = kTolerance,
 });

@@ -3,13 +3,14 @@
 #include <limits>
 
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kF, "ordinate"}, {"y", kF, "abscissa"}};
+constexpr OperandDef kOperands[] = {{"x", kF | kC, "ordinate"}, {"y", kF | kC, "abscissa"}};
 
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
@@ -18,6 +19,12 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   // them is infinite, in every order.
   const Value& y = call.operands[0];
   const Value& x = call.operands[1];
+  if (IsComplex(x.dtype())) {
+    const Value g = Div(b, call.cotangents[0], Add(b, Square(b, x), Square(b, y)));
+    if (call.wanted[0]) grads[0] = Mul(b, g, x);
+    if (call.wanted[1]) grads[1] = Neg(b, Mul(b, g, y));
+    return absl::OkStatus();
+  }
   Value larger = Maximum(b, Abs(b, x), Abs(b, y));
   Value zero = FullLike(b, x, 0);
   Value one = FullLike(b, x, 1);
@@ -44,7 +51,7 @@ constinit const OpDef kOp_atan2 = {
     .c_name = "atan2",
     .doc =
         "Elementwise angle of the point with ordinate x and abscissa y in (-pi, pi], as C atan2(x, y), with NumPy "
-        "broadcasting. At the origin all derivatives are 0.",
+        "broadcasting. At the origin all derivatives are 0. Of complex numbers it is -i log((y + i x) / sqrt(x^2 + y^2)).",
     .example = "z = wf_atan2(s, x, y);",
     .operands = kOperands,
     .results = kResult,
@@ -56,6 +63,7 @@ constinit const OpDef kOp_atan2 = {
     .reference = ReferenceBinary<Double>,
     .samples = kSamples,
     .cost = Cost::kFunction,
+    .planes = BinaryPlanes<ComplexAtan2>,
 };
 
 }  // namespace weft::ops

@@ -2,13 +2,14 @@
 #include <cmath>
 
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 
 namespace weft::ops {
 namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kF, "operand"}};
+constexpr OperandDef kOperands[] = {{"x", kF | kC, "operand"}};
 
 // 1 / (3 y²), as a square, whose own slope at 0 is no 0 times infinity.
 Value Derivative(Builder& b, const Value& x, const Value& y) { return Square(b, Div(b, 0.57735026918962576451, y)); }
@@ -23,7 +24,7 @@ constexpr auto kSamples = UnarySamples(0.2, 5);
 constinit const OpDef kOp_cbrt = {
     .name = "cbrt",
     .c_name = "cbrt",
-    .doc = "Elementwise cube root, also of negative numbers.",
+    .doc = "Elementwise cube root, also of negative numbers; of complex ones the root of the least angle.",
     .example = "y = wf_cbrt(s, x);",
     .operands = kOperands,
     .results = kResult,
@@ -34,6 +35,7 @@ constinit const OpDef kOp_cbrt = {
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
     .cost = Cost::kFunction,
+    .planes = UnaryPlanes<ComplexCbrt>,
 };
 
 }  // namespace weft::ops

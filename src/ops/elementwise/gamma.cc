@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "src/ir/rewrite.h"
+#include "src/ops/elementwise/in_double.h"
 #include "src/ops/elementwise/special.h"
 #include "src/ops/nan.h"
 #include "src/ops/parameter.h"
@@ -76,7 +77,8 @@ Value Lgamma(Builder& b, const Value& x) {
   const Value reduced = Select(b, Compare(b, Direction::kGt, fraction, 0.5), Sub(b, 1, fraction), fraction);
   const Value sine = Log(b, Unary(b, kOp_sin, Mul(b, reduced, kPi)));
   const Value left = Select(b, Unary(b, kOp_is_finite, sine), Sub(b, Sub(b, std::log(kPi), sine), right), Neg(b, sine));
-  const Value finite = Select(b, reflect, left, right);
+  const Value zero = Either(b, Compare(b, Direction::kEq, x, 1), Compare(b, Direction::kEq, x, 2));
+  const Value finite = Select(b, zero, FullLike(b, x, 0), Select(b, reflect, left, right));
   return Select(b, Compare(b, Direction::kEq, a, kInf), FullLike(b, x, kInf), finite);
 }
 
@@ -116,8 +118,16 @@ Value ZetaSum(Builder& b, const Value& x, const Value& q) {
   return Select(b, Compare(b, Direction::kEq, power, 0), sum, Add(b, sum, Mul(b, power, tail)));
 }
 
+// Terms below 0, which a q below 0 has, are those of their sizes, up to the sign: zeta(x, distance to the next integer) less
+// zeta(x, 1 - q). The rest begins at the fraction of q.
 Value Zeta(Builder& b, const Value& x, const Value& q) {
-  Value result = ZetaSum(b, x, q);
+  const Value below = Compare(b, Direction::kLt, q, 0);
+  const Value next = Select(b, below, Sub(b, Unary(b, kOp_ceil, q), q), FullLike(b, q, 0.5));
+  const Value last = Select(b, below, Sub(b, 1, q), FullLike(b, q, 1));
+  const Value rest = ZetaSum(b, x, Select(b, below, Sub(b, q, Floor(b, q)), q));
+  const Value sizes = Sub(b, ZetaSum(b, x, next), ZetaSum(b, x, last));
+  const Value sign = Sub(b, 1, Mul(b, Odd(b, x), 2));
+  Value result = Select(b, below, Add(b, rest, Mul(b, sign, sizes)), rest);
   const Value pole = And(b, Compare(b, Direction::kLe, q, 0), IsInteger(b, q));
   const Value complex = And(b, Compare(b, Direction::kLe, q, 0), Compare(b, Direction::kNe, x, Floor(b, x)));
   // At a pole both sides agree only where x is even.
@@ -159,7 +169,7 @@ absl::Status PolygammaGradient(const GradCall& call, std::span<Value> grads) {
   return absl::OkStatus();
 }
 
-// Along q -x zeta(x + 1, q); along x that of the sum, term by term.
+// Along q -x zeta(x + 1, q); along x that of the sum, term by term. Of q below 0 there is only whole x.
 absl::Status ZetaGradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
   const Value &x = call.operands[0], &q = call.operands[1], &g = call.cotangents[0];
@@ -171,7 +181,8 @@ absl::Status ZetaGradient(const GradCall& call, std::span<Value> grads) {
     const bool along_x[] = {true, false};
     WEFT_ASSIGN_OR_RETURN(const Ref<const Function> slope, call.region_gradient(*sum, std::span<const bool>(along_x)));
     const Value found = Inline(*slope, std::vector<Value>{x, q, g})[0];
-    grads[0] = Select(b, Unary(b, kOp_is_finite, call.results[0]), found, Mul(b, g, kNan));
+    const Value there = And(b, Unary(b, kOp_is_finite, call.results[0]), Compare(b, Direction::kGt, q, 0));
+    grads[0] = Select(b, there, found, NoSlope(b, Call(b, kOp_bitwise_not, {there}), g));
   }
   if (call.wanted[1]) grads[1] = Mul(b, g, Neg(b, Mul(b, x, Call(b, kOp_zeta, {Add(b, x, 1), q}))));
   return absl::OkStatus();
@@ -217,7 +228,7 @@ constinit const OpDef kOp_lgamma = Special({
     .doc = "Elementwise logarithm of the absolute value of the gamma function; infinite at 0, -1, -2, ….",
     .example = "y = wf_lgamma(s, x);",
     .gradient = GradientUnary<LgammaSlope>,
-    .expand = ExpandUnary<Lgamma>,
+    .expand = ExpandUnary<InDouble<Lgamma>>,
     .samples = kPositive,
     .tolerance = kTolerance,
 });
@@ -227,7 +238,7 @@ constinit const OpDef kOp_digamma = Special({
     .doc = "Elementwise derivative of lgamma; NaN at 0, -1, -2, ….",
     .example = "y = wf_digamma(s, x);",
     .gradient = GradientUnary<DigammaSlope>,
-    .expand = ExpandUnary<Digamma>,
+    .expand = ExpandUnary<InDouble<Digamma>>,
     .samples = kPositive,
     .tolerance = kTolerance,
 });

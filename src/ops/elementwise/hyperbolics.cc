@@ -42,6 +42,13 @@ Value AtanhSlope(Builder& b, const Value& x, const Value&) {
   return Mul(b, Add(b, Div(b, 1, Sub(b, 1, x)), Div(b, 1, Add(b, x, 1))), 0.5);
 }
 
+// Slopes of complex numbers.
+Value SinhOf(Builder& b, const Value& x) { return Unary(b, kOp_sinh, x); }
+Value CoshOf(Builder& b, const Value& x) { return Unary(b, kOp_cosh, x); }
+Value AsinhOf(Builder& b, const Value& x) { return Rsqrt(b, Add(b, Square(b, x), 1)); }
+Value AcoshOf(Builder& b, const Value& x) { return AcoshSlope(b, x, x); }
+Value AtanhOf(Builder& b, const Value& x) { return AtanhSlope(b, x, x); }
+
 constexpr auto kAll = UnarySamples(-3, 3), kInside = UnarySamples(-0.9, 0.9), kAbove = UnarySamples(1.1, 5);
 constexpr Tolerance kTolerance = {.f32 = 4e-6, .f64 = 1e-14, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 1e-6};
 
@@ -52,8 +59,9 @@ constinit const OpDef kOp_sinh = Special({
     .c_name = "sinh",
     .doc = "Elementwise hyperbolic sine.",
     .example = "y = wf_sinh(s, x);",
-    .gradient = GradientUnary<SinhSlope>,
-    .expand = ExpandUnary<Sinh>,
+    .operands = kRealOrComplex,
+    .gradient = GradientAnywhere<SinhSlope, CoshOf>,
+    .expand = ExpandAnywhere<Sinh, ComplexSinh>,
     .samples = kAll,
     .tolerance = kTolerance,
 });
@@ -62,8 +70,9 @@ constinit const OpDef kOp_cosh = Special({
     .c_name = "cosh",
     .doc = "Elementwise hyperbolic cosine.",
     .example = "y = wf_cosh(s, x);",
-    .gradient = GradientUnary<CoshSlope>,
-    .expand = ExpandUnary<Cosh>,
+    .operands = kRealOrComplex,
+    .gradient = GradientAnywhere<CoshSlope, SinhOf>,
+    .expand = ExpandAnywhere<Cosh, ComplexCosh>,
     .samples = kAll,
     .tolerance = kTolerance,
 });
@@ -72,8 +81,9 @@ constinit const OpDef kOp_asinh = Special({
     .c_name = "asinh",
     .doc = "Elementwise inverse hyperbolic sine.",
     .example = "y = wf_asinh(s, x);",
-    .gradient = GradientUnary<AsinhSlope>,
-    .expand = ExpandUnary<Asinh>,
+    .operands = kRealOrComplex,
+    .gradient = GradientAnywhere<AsinhSlope, AsinhOf>,
+    .expand = ExpandAnywhere<Asinh, ComplexAsinh>,
     .samples = kAll,
     .tolerance = kTolerance,
 });
@@ -82,8 +92,9 @@ constinit const OpDef kOp_acosh = Special({
     .c_name = "acosh",
     .doc = "Elementwise inverse hyperbolic cosine; NaN below 1.",
     .example = "y = wf_acosh(s, x);",
-    .gradient = GradientUnary<AcoshSlope>,
-    .expand = ExpandUnary<Acosh>,
+    .operands = kRealOrComplex,
+    .gradient = GradientAnywhere<AcoshSlope, AcoshOf>,
+    .expand = ExpandAnywhere<Acosh, ComplexAcosh>,
     .samples = kAbove,
     .tolerance = kTolerance,
 });
@@ -92,8 +103,9 @@ constinit const OpDef kOp_atanh = Special({
     .c_name = "atanh",
     .doc = "Elementwise inverse hyperbolic tangent; infinite at -1 and 1, NaN outside.",
     .example = "y = wf_atanh(s, x);",
-    .gradient = GradientUnary<AtanhSlope>,
-    .expand = ExpandUnary<Atanh>,
+    .operands = kRealOrComplex,
+    .gradient = GradientAnywhere<AtanhSlope, AtanhOf>,
+    .expand = ExpandAnywhere<Atanh, ComplexAtanh>,
     .samples = kInside,
     .tolerance = kTolerance,
 });

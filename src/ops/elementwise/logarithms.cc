@@ -55,8 +55,7 @@ absl::Status LogitGradient(const GradCall& call, std::span<Value> grads) {
   const Value held = Either(b, Compare(b, Direction::kLt, x, eps), Compare(b, Direction::kGt, x, 1 - eps));
   const Value within = Select(b, held, FullLike(b, x, 0.5), x);
   const Value slope = Mul(b, g, Add(b, Div(b, 1, within), Div(b, 1, Sub(b, 1, within))));
-  // A multiple of g, which forward mode turns round.
-  grads[0] = Select(b, held, HasAttr<kEps, "eps">(attrs) ? FullLike(b, g, 0) : Mul(b, g, kNan), slope);
+  grads[0] = Select(b, held, HasAttr<kEps, "eps">(attrs) ? FullLike(b, g, 0) : NoSlope(b, held, g), slope);
   return absl::OkStatus();
 }
 
@@ -169,6 +168,7 @@ constinit const OpDef kOp_log10 = Formula({
     .c_name = "log10",
     .doc = "Elementwise logarithm to base 10.",
     .example = "y = wf_log10(s, x);",
+    .operands = kRealOrComplex,
     .expand = ExpandUnary<Log10>,
     .samples = kPositive,
     .tolerance = kTolerance,

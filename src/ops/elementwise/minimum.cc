@@ -1,5 +1,6 @@
 // minimum: the smaller of x and y.
 #include "src/ops/families.h"
+#include "src/ops/planes.h"
 #include "src/ops/simpler.h"
 
 namespace weft::ops {
@@ -7,7 +8,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kAnyType, "first operand"}, {"y", kAnyType, "second operand"}};
+constexpr OperandDef kOperands[] = {{"x", kAnyType | kC, "first operand"}, {"y", kAnyType | kC, "second operand"}};
 
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
@@ -16,7 +17,9 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Value zero = FullLike(b, g, 0);
   for (int i = 0; i < 2; ++i) {
     if (!call.wanted[i]) continue;
-    Value lost = Compare(b, Direction::kGt, call.operands[i], call.operands[1 - i]);
+    const bool complex = IsComplex(g.dtype());
+    Value lost = complex ? Compare(b, Direction::kNe, call.operands[i], call.results[0])
+                         : Compare(b, Direction::kGt, call.operands[i], call.operands[1 - i]);
     grads[i] = Select(b, equal, Mul(b, g, 0.5), Select(b, lost, zero, g));
   }
   return absl::OkStatus();
@@ -41,7 +44,8 @@ constinit const OpDef kOp_minimum = {
     .c_name = "minimum",
     .doc =
         "Elementwise minimum with NumPy broadcasting; NaN if either is. Where both are equal each gets half of the "
-        "gradient; where either is NaN each gets all of it, as in PyTorch.",
+        "gradient; where either is NaN each gets all of it, as in PyTorch. Complex numbers are compared by their real parts first, as "
+        "StableHLO has it.",
     .example = "z = wf_minimum(s, x, y);",
     .operands = kOperands,
     .results = kResult,
@@ -55,6 +59,7 @@ constinit const OpDef kOp_minimum = {
     .tolerance = kExact,
     .commutative = true,
     .rounds_once = true,
+    .planes = BinaryPlanes<ComplexMin>,
     .simpler = Idempotent,
 };
 

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cmath>
+#include <limits>
 
 #include "src/ops/batching.h"
+#include "src/ops/complex.h"
 #include "src/ops/polynomial.h"
 
 namespace weft::ops {
@@ -53,6 +55,23 @@ absl::Status ExpandBinary(const ir::ExpandCall& call, std::span<ir::Value> resul
   return absl::OkStatus();
 }
 
+// Expansion and slope of a function that has formulas of its own of complex numbers.
+template <ir::Value (*real)(ir::Builder&, const ir::Value&), Planes (*complex)(ir::Builder&, const Planes&)>
+absl::Status ExpandAnywhere(const ir::ExpandCall& call, std::span<ir::Value> results) {
+  const ir::Value& x = call.operands[0];
+  results[0] = IsComplex(x.dtype()) ? ComplexFrom(call.b, complex(call.b, PlanesOf(call.b, x))) : real(call.b, x);
+  return call.b.status();
+}
+template <ir::Value (*real)(ir::Builder&, const ir::Value&, const ir::Value&),
+          ir::Value (*complex)(ir::Builder&, const ir::Value&)>
+absl::Status GradientAnywhere(const ir::GradCall& call, std::span<ir::Value> grads) {
+  const ir::Value& x = call.operands[0];
+  const ir::Value slope = IsComplex(x.dtype()) ? complex(call.b, x) : real(call.b, x, call.results[0]);
+  grads[0] = Mul(call.b, call.cotangents[0], slope);
+  return absl::OkStatus();
+}
+inline constexpr ir::OperandDef kRealOrComplex[] = {{"x", ir::kF | ir::kC, "operand"}};
+
 // x beyond a size and x within it, each with 1 in the place of the other: what is computed of one and not chosen is finite, and 0
 // times its slope is 0. NaN is within.
 struct BySize {
@@ -66,6 +85,12 @@ struct BySize {
 // x held to a size beyond which a slope is what it is there: it has no products of 0 and infinity.
 inline ir::Value Held(ir::Builder& b, const ir::Value& x, double size) {
   return Minimum(b, Maximum(b, x, FullLike(b, x, -size)), FullLike(b, x, size));
+}
+
+// The gradient where a function has none: NaN as a multiple of g, which forward mode turns round. 0 where it is not `taken`, since NaN times
+// the 0 that an untaken branch is sent would be NaN.
+inline ir::Value NoSlope(ir::Builder& b, const ir::Value& taken, const ir::Value& g) {
+  return Mul(b, g, Select(b, taken, FullLike(b, g, std::numeric_limits<double>::quiet_NaN()), FullLike(b, g, 0)));
 }
 
 // I1(x) / x, or J1(x) / x, of |x| below kNearOrigin: by their series, since the slopes of a quotient cancel there.

@@ -521,11 +521,12 @@ struct ReduceByAttrs {
 };
 
 struct StdAttrs {
-  enum Position : size_t { kDims, kKeepdims, kCorrection };
+  enum Position : size_t { kDims, kKeepdims, kCorrection, kFraction };
   bool has_dims() const { return attrs.has(kDims); }
   const ir::Ints& dims() const { return attrs.IntList(kDims); }
   bool keepdims() const { return attrs.Bool(kKeepdims); }
   int64_t correction() const { return attrs.Int(kCorrection); }
+  double fraction() const { return attrs.Double(kFraction); }
 
   const ir::Attrs& attrs;
 };
@@ -540,11 +541,12 @@ struct SumAttrs {
 };
 
 struct VarAttrs {
-  enum Position : size_t { kDims, kKeepdims, kCorrection };
+  enum Position : size_t { kDims, kKeepdims, kCorrection, kFraction };
   bool has_dims() const { return attrs.has(kDims); }
   const ir::Ints& dims() const { return attrs.IntList(kDims); }
   bool keepdims() const { return attrs.Bool(kKeepdims); }
   int64_t correction() const { return attrs.Int(kCorrection); }
+  double fraction() const { return attrs.Double(kFraction); }
 
   const ir::Attrs& attrs;
 };
@@ -581,9 +583,10 @@ struct SortByAttrs {
 };
 
 struct TopKAttrs {
-  enum Position : size_t { kK, kAxis };
+  enum Position : size_t { kK, kAxis, kLargest };
   int64_t k() const { return attrs.Int(kK); }
   int64_t axis() const { return attrs.Int(kAxis); }
+  bool largest() const { return attrs.Bool(kLargest); }
 
   const ir::Attrs& attrs;
 };
@@ -679,7 +682,7 @@ struct TriangularSolveAttrs {
 };
 
 struct AvgPoolAttrs {
-  enum Position : size_t { kWindow, kStrides, kPadding, kPads, kCeilMode, kCountIncludePad, kDivisor };
+  enum Position : size_t { kWindow, kStrides, kPadding, kPads, kCeilMode, kCountIncludePad, kDivisor, kChannelsFirst };
   const ir::Ints& window() const { return attrs.IntList(kWindow); }
   bool has_strides() const { return attrs.has(kStrides); }
   const ir::Ints& strides() const { return attrs.IntList(kStrides); }
@@ -690,12 +693,13 @@ struct AvgPoolAttrs {
   bool count_include_pad() const { return attrs.Bool(kCountIncludePad); }
   bool has_divisor() const { return attrs.has(kDivisor); }
   int64_t divisor() const { return attrs.Int(kDivisor); }
+  bool channels_first() const { return attrs.Bool(kChannelsFirst); }
 
   const ir::Attrs& attrs;
 };
 
 struct ConvAttrs {
-  enum Position : size_t { kStrides, kPadding, kPads, kDilation, kGroups, kDtype, kPrecision };
+  enum Position : size_t { kStrides, kPadding, kPads, kDilation, kGroups, kDtype, kPrecision, kChannelsFirst };
   bool has_strides() const { return attrs.has(kStrides); }
   const ir::Ints& strides() const { return attrs.IntList(kStrides); }
   int64_t padding() const { return attrs.Int(kPadding); }
@@ -708,6 +712,7 @@ struct ConvAttrs {
   DType dtype() const { return attrs.Type(kDtype); }
   bool has_precision() const { return attrs.has(kPrecision); }
   int64_t precision() const { return attrs.Int(kPrecision); }
+  bool channels_first() const { return attrs.Bool(kChannelsFirst); }
 
   const ir::Attrs& attrs;
 };
@@ -759,7 +764,7 @@ struct ConvBackwardKernelAttrs {
 };
 
 struct ConvTransposeAttrs {
-  enum Position : size_t { kStrides, kPads, kOutputPadding, kDilation, kGroups, kDtype, kPrecision };
+  enum Position : size_t { kStrides, kPads, kOutputPadding, kDilation, kGroups, kDtype, kPrecision, kChannelsFirst };
   bool has_strides() const { return attrs.has(kStrides); }
   const ir::Ints& strides() const { return attrs.IntList(kStrides); }
   bool has_pads() const { return attrs.has(kPads); }
@@ -773,6 +778,7 @@ struct ConvTransposeAttrs {
   DType dtype() const { return attrs.Type(kDtype); }
   bool has_precision() const { return attrs.has(kPrecision); }
   int64_t precision() const { return attrs.Int(kPrecision); }
+  bool channels_first() const { return attrs.Bool(kChannelsFirst); }
 
   const ir::Attrs& attrs;
 };
@@ -818,7 +824,7 @@ struct DynamicConvAttrs {
 };
 
 struct MaxPoolAttrs {
-  enum Position : size_t { kWindow, kStrides, kPadding, kPads, kCeilMode, kDilation };
+  enum Position : size_t { kWindow, kStrides, kPadding, kPads, kCeilMode, kDilation, kChannelsFirst };
   const ir::Ints& window() const { return attrs.IntList(kWindow); }
   bool has_strides() const { return attrs.has(kStrides); }
   const ir::Ints& strides() const { return attrs.IntList(kStrides); }
@@ -828,6 +834,7 @@ struct MaxPoolAttrs {
   bool ceil_mode() const { return attrs.Bool(kCeilMode); }
   bool has_dilation() const { return attrs.has(kDilation); }
   const ir::Ints& dilation() const { return attrs.IntList(kDilation); }
+  bool channels_first() const { return attrs.Bool(kChannelsFirst); }
 
   const ir::Attrs& attrs;
 };

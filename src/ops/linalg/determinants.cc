@@ -157,8 +157,12 @@ absl::Status InferNorm(const InferCall& call, Types* results) {
   const int64_t rows = x.dims[x.rank() - 2], columns = x.dims.back();
   if (call.attrs.Int(0) != kFrobenius) {
     WEFT_RETURN_IF_ERROR(CheckSize("x", x));
-    const bool extreme = call.attrs.Int(0) == kDegree && (rows == 0 || columns == 0);
-    if (extreme) return UserError("x is ", ShortType(x), "; a matrix without elements has no norm of degree p");
+    // The largest of no sums or singular values is 0; there is no smallest.
+    const double p = call.attrs.Double(1);
+    const int64_t count = p == -1 ? columns : p == -2 ? std::min(rows, columns) : rows;
+    if (call.attrs.Int(0) == kDegree && p < 0 && count == 0) {
+      return UserError("x is ", ShortType(x), "; there is no smallest number for a norm of degree ", p);
+    }
   }
   results->push_back(Stacked(x, PartOf(x.dtype), {}));
   return absl::OkStatus();
@@ -176,7 +180,10 @@ Value NormOf(Builder& b, const Value& x, int64_t kind, double p) {
   return sums ? Reduce(b, sums, extreme, {LastOf(sums)}) : sums;
 }
 absl::Status ExpandNorm(const ExpandCall& call, std::span<Value> results) {
-  results[0] = NormOf(call.b, call.operands[0], call.attrs.Int(0), call.attrs.Double(1));
+  const Value& x = call.operands[0];
+  const bool empty = call.attrs.Int(0) == kDegree && (RowsOf(x) == 0 || ColumnsOf(x) == 0);
+  results[0] = empty ? Full(call.b, PartOf(x.dtype()), Stacked(x.type(), x.dtype(), {}).dims, 0)
+                     : NormOf(call.b, x, call.attrs.Int(0), call.attrs.Double(1));
   return call.b.status();
 }
 

@@ -21,12 +21,13 @@ constexpr AttrDef kVanderAttrs[] = {
     {"count", AttrType::kInt, "of the powers, at least 0", true},
     {"increasing", AttrType::kBool, "from the power 0 on; else down to it", false, "false"}};
 constexpr AttrDef kPowerAttrs[] = {
-    {"n", AttrType::kInt, "exponent; one below 0 is of the inverses, of floats and complex numbers alone", true}};
+    {"n", AttrType::kInt, "exponent; below 0, which integers have not, powers of the inverse", true}};
 constexpr OperandDef kScaled[] = {{"x", kNumber | kC, "broadcasts to the product"},
                                   {"a", kNumber | kC, "[..., m, k], or [k]"},
                                   {"b", kNumber | kC, "[..., k, n], or [k]"}};
 constexpr OperandDef kPair[] = {{"x", kNumber | kC, "operand"}, {"y", kNumber | kC, "operand"}};
 constexpr OperandDef kPoints[] = {{"x", kF, "[..., m, features]"}, {"y", kF, "[..., n, features]"}};
+constexpr OperandDef kPointsOfOne[] = {{"x", kF, "[points, features]"}};
 constexpr OperandDef kOne[] = {{"x", kNumber | kC, "operand"}};
 
 absl::Status InferScaled(const InferCall& call, Types* results) {
@@ -157,6 +158,35 @@ absl::Status ExpandCdist(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
+absl::Status InferPdist(const InferCall& call, Types* results) {
+  const Type& x = *call.operands[0];
+  const double p = Attr<kDistanceAttrs, "p">(call.attrs);
+  if (!(p >= 0)) return UserError("p is ", p, "; it must be at least 0");
+  if (x.rank() != 2) return UserError("x has shape ", DimsToString(x.dims), "; [points, features] is needed");
+  const int64_t n = x.dims[0];
+  if (n > 46340) return UserError("x has ", n, " points; at most 46340 can be, whose pairs i32 counts");
+  results->push_back(Type::Tensor(x.dtype, {n * (n - 1) / 2}));
+  return absl::OkStatus();
+}
+// Pairs in the order of a triangle's rows: the first of each against those behind it.
+absl::Status ExpandPdist(const ExpandCall& call, std::span<Value> results) {
+  Builder& b = call.b;
+  const Value& x = call.operands[0];
+  const int64_t n = x.dims()[0], pairs = n < 2 ? 0 : n * (n - 1) / 2;
+  if (pairs == 0 || x.dims()[1] == 0) {
+    results[0] = Full(b, x.dtype(), {pairs}, 0);
+    return b.status();
+  }
+  const Value places = Call(b, kOp_triu_indices, {}, {n, n, int64_t{1}});
+  const auto of = [&](int64_t row) {
+    const Value index = Reshape(b, Slice(b, places, {row, 0}, {row + 1, pairs}, {1, 1}), {pairs});
+    return Call(b, kOp_take, {x, index}, {int64_t{0}});
+  };
+  const Value kept = NormKeep(b, Sub(b, of(0), of(1)), Attr<kDistanceAttrs, "p">(call.attrs), {1});
+  results[0] = kept ? Reshape(b, kept, {pairs}) : kept;
+  return b.status();
+}
+
 absl::Status InferVander(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
   const int64_t count = Attr<kVanderAttrs, "count">(call.attrs);
@@ -223,8 +253,9 @@ constexpr Sample kKrons[] = {{"T[2,3] T[2]"}};
 constexpr Sample kCrosses[] = {{"T[2,3] T[3]"}};
 constexpr Sample kVecdots[] = {{"T[2,3] T[2,1] axis=0"}};
 constexpr Sample kCdists[] = {{"T[2,3] T[4,3]"}, {"T[2,3] T[1,3] p=1", 0.5, 2, false}};
+constexpr Sample kPdists[] = {{"T[4,3]"}, {"T[3,2] p=1"}, {"T[3,2] p=3"}, {"T[1,2]"}, {"T[3,0]"}};
 constexpr Sample kVanders[] = {{"T[3] count=4"}};
-constexpr Sample kPowers[] = {{"T[3,3] n=3"}, {"T[2,2] n=0"}, {"T[3,3]<dominant> n=-2"}};
+constexpr Sample kPowers[] = {{"T[3,3] n=3"}, {"T[2,2] n=0"}, {"f64[3,3]<dominant> n=-2"}};
 constexpr Tolerance kTolerance = {.f32 = 1e-5, .f64 = 1e-13, .bf16 = 2e-2, .f16 = 4e-3, .absolute = 1e-5};
 
 }  // namespace
@@ -289,6 +320,20 @@ constinit const OpDef kOp_cdist = Formula({
     .samples = kCdists,
     .tolerance = kTolerance,
 });
+constinit const OpDef kOp_pdist = Formula({
+    .name = "weft.pdist",
+    .c_name = "pdist",
+    .doc =
+        "The p-norm of the difference of every two of x's points, in the order of a triangle's rows: 0 and 1, 0 and 2, …, 1 and 2, …. "
+        "The gradient of a distance of 0 is 0.",
+    .example = "d = wf_pdist(s, points);",
+    .operands = kPointsOfOne,
+    .attrs = kDistanceAttrs,
+    .infer = InferPdist,
+    .expand = ExpandPdist,
+    .samples = kPdists,
+    .tolerance = kTolerance,
+});
 constinit const OpDef kOp_vander = Formula({
     .name = "weft.vander",
     .c_name = "vander",
@@ -305,7 +350,7 @@ constinit const OpDef kOp_matrix_power = Formula({
     .name = "weft.matrix_power",
     .c_name = "matrix_power",
     .doc =
-        "Square matrices multiplied by themselves n times, by squares; the power 0 is the identity. Of n below 0 their inverses are.",
+        "Square matrices multiplied by themselves n times, by squares; the power 0 is the identity, and powers below it are those of the inverse.",
     .example = "y = wf_matrix_power(s, x, 3);",
     .operands = kOne,
     .attrs = kPowerAttrs,

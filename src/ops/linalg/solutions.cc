@@ -16,6 +16,11 @@ constexpr AttrDef kLowerAttrs[] = {
 constexpr AttrDef kToleranceAttrs[] = {
     {"rtol", AttrType::kDouble,
      "singular values up to this part of the largest count as 0; absent: the unit roundoff times the larger dimension"}};
+constexpr AttrDef kPinvAttrs[] = {
+    kToleranceAttrs[0],
+    {"atol", AttrType::kDouble, "singular values up to this count as 0, too; with it rtol is 0 where it is absent",
+     false, "0"},
+    {"hermitian", AttrType::kBool, "x is hermitian, and its lower triangle is read", false, "false"}};
 constexpr AttrDef kIndexAttrs[] = {{"ind", AttrType::kInt, "of how many leading dimensions, at least 1", false, "2"}};
 constexpr OperandDef kEquations[] = {
     {"a", kF | kC, "[..., n, n]"},
@@ -172,9 +177,12 @@ double ToleranceOf(const Attrs& attrs, const Value& x) {
 }
 absl::Status InferPinv(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
-  WEFT_RETURN_IF_ERROR(CheckMatrix("x", x));
+  const bool hermitian = Attr<kPinvAttrs, "hermitian">(call.attrs);
+  WEFT_RETURN_IF_ERROR(hermitian ? CheckSquare("x", x) : CheckMatrix("x", x));
   WEFT_RETURN_IF_ERROR(CheckSize("x", x));
   WEFT_RETURN_IF_ERROR(CheckTolerance(call.attrs));
+  const double absolute = Attr<kPinvAttrs, "atol">(call.attrs);
+  if (!(absolute >= 0)) return UserError("atol is ", absolute, "; it must be at least 0");
   results->push_back(Stacked(x, x.dtype, {x.dims.back(), x.dims[x.rank() - 2]}));
   return absl::OkStatus();
 }
@@ -191,19 +199,35 @@ absl::Status ExpandPinv(const ExpandCall& call, std::span<Value> results) {
     results[0] = Full(b, x.dtype(), Stacked(x.type(), x.dtype(), {ColumnsOf(x), RowsOf(x)}).dims, 0);
     return b.status();
   }
-  const Values found = CallAll(b, kOp_svd, {x}, {int64_t{0}});
+  const bool hermitian = Attr<kPinvAttrs, "hermitian">(call.attrs);
+  const double absolute = Attr<kPinvAttrs, "atol">(call.attrs);
+  const double rtol = absolute > 0 && !HasAttr<kToleranceAttrs, "rtol">(call.attrs) ? 0 : ToleranceOf(call.attrs, x);
+  // x = u diag(s) vh; of hermitian matrices s has signs, and vh is u's adjoint.
+  const Values found = hermitian ? CallAll(b, kOp_eigh, {x}, {int64_t{1}}) : CallAll(b, kOp_svd, {x}, {int64_t{0}});
   if (!b.ok()) return b.status();
-  const Value& s = found[1];
-  const Value counts = Counts(b, s, ToleranceOf(call.attrs, x)), safe = Select(b, counts, s, FullLike(b, s, 1));
-  const Value inverse = Select(b, counts, Div(b, 1, safe), FullLike(b, s, 0));
-  results[0] = Product(b, TimesColumns(b, Adjoint(b, found[2]), inverse), Adjoint(b, found[0]));
+  const Value &s = found[hermitian ? 0 : 1], size = hermitian ? Abs(b, s) : s;
+  const Value largest = ReduceKeep(b, size, Reducer::kMax, {static_cast<int64_t>(s.dims().size()) - 1});
+  const Value least = Maximum(b, Mul(b, largest, rtol), FullLike(b, largest, absolute));
+  if (!least) return b.status();
+  const Value counts = Compare(b, Direction::kGt, size, BroadcastTo(b, least, s.dims()));
+  const Value inverse = Select(b, counts, Div(b, 1, Select(b, counts, s, FullLike(b, s, 1))), FullLike(b, s, 0));
+  const Value v = hermitian ? found[1] : Adjoint(b, found[2]);
+  results[0] = Product(b, TimesColumns(b, v, inverse), Adjoint(b, found[hermitian ? 1 : 0]));
   return b.status();
 }
 // Source: Golub and Pereyra, The differentiation of pseudo-inverses and nonlinear least squares problems whose variables separate
 // (1973); for matrices of constant rank.
 absl::Status GradientPinv(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
-  const Value &x = call.operands[0], &p = call.results[0];
+  const Value& p = call.results[0];
+  Value x = call.operands[0];
+  const bool hermitian = Attr<kPinvAttrs, "hermitian">(call.node.attrs());
+  if (hermitian) {  // as the lower triangle says
+    const Value below = Triangle(b, x, true, true);
+    if (!b.ok()) return b.status();
+    x = Sum(b, Sum(b, below, Adjoint(b, below)), As(b, DiagonalMatrix(b, RealPart(b, Diagonal(b, x))), x.dtype()));
+    if (!x) return b.status();
+  }
   const Value gh = MatrixTranspose(b, call.cotangents[0]);  // the adjoint of the gradient in PyTorch's convention
   const Value ph = Adjoint(b, p);
   if (!b.ok()) return b.status();
@@ -217,7 +241,7 @@ absl::Status GradientPinv(const GradCall& call, std::span<Value> grads) {
     g = Sub(b, Add(b, Product(b, Product(b, Sub(b, gh, Product(b, x, k)), p), ph), phk),
             Add(b, Adjoint(b, Product(b, k, p)), Product(b, Product(b, phk, p), x)));
   }
-  grads[0] = Conj(b, g);
+  grads[0] = hermitian ? OfTriangle(b, Conj(b, g), true) : Conj(b, g);
   return absl::OkStatus();
 }
 
@@ -360,7 +384,12 @@ constexpr Sample kInverses[] = {{"T[3,3]<dominant>"}, {"T[2,2,2]<dominant>"}, {"
 constexpr Sample kFactoreds[] = {
     {"T[3,3]<dominant> T[3,2]"}, {"T[2,3,3]<dominant> T[2,3,1] lower=true"}, {"T[0,0] T[0,2]"}};
 constexpr Sample kFactors[] = {{"T[3,3]<dominant>"}, {"T[2,3,3]<dominant> lower=true"}, {"T[0,0]"}};
-constexpr Sample kPinvs[] = {{"T[3,3]<dominant>"}, {"T[2,4,2]", -2, 2, false}, {"T[2,4]", -2, 2, false}, {"T[0,3]"}};
+constexpr Sample kPinvs[] = {{"T[3,3]<dominant>"},
+                             {"T[2,4,2]", -2, 2, false},
+                             {"T[2,4]", -2, 2, false},
+                             {"T[0,3]"},
+                             {"T[3,3]<dominant> hermitian=true", -2, 2, false},
+                             {"T[3,3]<dominant> atol=0.1"}};
 constexpr Sample kLeasts[] = {{"T[4,2] T[4,3]", -2, 2, false},
                               {"T[2,2,4] T[2]", -2, 2, false},
                               {"T[3,3]<dominant> T[2,3,1]", -2, 2, false},
@@ -445,7 +474,7 @@ constinit const OpDef kOp_pinv = Decomposition({
         "The pseudo-inverses of matrices, after Moore and Penrose, by their singular values. The gradient is that of a rank which stays.",
     .example = "y = wf_pinv(s, a);",
     .operands = kMatrixOperands,
-    .attrs = kToleranceAttrs,
+    .attrs = kPinvAttrs,
     .infer = InferPinv,
     .gradient = GradientPinv,
     .expand = ExpandPinv,

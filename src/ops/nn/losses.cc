@@ -124,8 +124,8 @@ Value Wide(const ExpandCall& call, size_t i) { return BroadcastTo(call.b, call.o
 Value Weighed(const ExpandCall& call, const Value& loss) {
   return call.operands[2] ? Mul(call.b, loss, Wide(call, 2)) : loss;
 }
-// The part above 0; the slope at 0 is 1, as PyTorch's clamp_min has it.
-Value Above(Builder& b, const Value& x) { return Select(b, Compare(b, Direction::kLt, x, 0), FullLike(b, x, 0), x); }
+// The part above 0; the slope at 0 is 0, as that of PyTorch's losses is.
+Value Above(Builder& b, const Value& x) { return Select(b, Compare(b, Direction::kLe, x, 0), FullLike(b, x, 0), x); }
 
 template <Value (*loss)(const ExpandCall&)>
 absl::Status ExpandLoss(const ExpandCall& call, std::span<Value> results) {

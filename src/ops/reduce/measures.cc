@@ -226,6 +226,8 @@ absl::Status InferQuantile(const InferCall& call, Types* results) {
   if (!q.empty()) results->back().dims.insert(results->back().dims.begin(), q[0]);
   return absl::OkStatus();
 }
+// Quantiles of rows without NaN, or of the numbers of rows, whose last rank is then each row's own.
+template <bool numbers>
 absl::Status ExpandQuantile(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   const Value x = AsRow(b, call.operands[0]), q = AsRow(b, call.operands[1]);
@@ -233,12 +235,22 @@ absl::Status ExpandQuantile(const ExpandCall& call, std::span<Value> results) {
   WEFT_ASSIGN_OR_RETURN(const int64_t axis, AxisOfRow("axis", call.attrs.Int(0), call.operands[0].dims().size()));
   const int64_t size = x.dims()[axis], way = Attr<kQuantileAttrs, "interpolation">(call.attrs);
   const Value sorted = SortByFirst(b, {x}, axis, /*descending=*/false)[0];
-  const Value rank = Mul(b, q, static_cast<double>(size - 1));
+  Value rank = Mul(b, q, static_cast<double>(size - 1));
+  Dims spread = x.dims();
+  spread[axis] = q.dims()[0];
+  if (numbers) {
+    const Value there = Convert(b, Call(b, kOp_bitwise_not, {IsNan(b, x)}), x.dtype());
+    const Value last = Add(b, ReduceKeep(b, there, Reducer::kSum, {axis}), -1);
+    if (!last) return b.status();
+    rank = Mul(b, BroadcastInDim(b, q, spread, {axis}), BroadcastTo(b, Maximum(b, last, FullLike(b, last, 0)), spread));
+  }
   const Value low = Unary(b, kOp_floor, rank), high = Unary(b, kOp_ceil, rank);
   // [.., q, ..], then q in front.
-  const auto taken = [&](const Value& at) { return Call(b, kOp_take, {sorted, Convert(b, at, DType::kI32)}, {axis}); };
+  const auto taken = [&](const Value& at) {
+    return Call(b, numbers ? kOp_take_along_axis : kOp_take, {sorted, Convert(b, at, DType::kI32)}, {axis});
+  };
   const auto along = [&](const Value& share, const Value& like) {
-    return like ? BroadcastInDim(b, share, like.dims(), {axis}) : Value();
+    return !like || numbers ? share : BroadcastInDim(b, share, like.dims(), {axis});
   };
   Value found;
   if (way == 1 || way == 2 || way == 3) {
@@ -250,8 +262,10 @@ absl::Status ExpandQuantile(const ExpandCall& call, std::span<Value> results) {
   }
   const Value last = At(b, sorted, axis, size - 1);
   if (!found || !last) return b.status();
-  const Value nan = IsNan(b, BroadcastTo(b, last, found.dims()));
-  found = Select(b, nan, FullLike(b, found, std::numeric_limits<double>::quiet_NaN()), found);
+  if (!numbers) {
+    const Value nan = IsNan(b, BroadcastTo(b, last, found.dims()));
+    found = Select(b, nan, FullLike(b, found, std::numeric_limits<double>::quiet_NaN()), found);
+  }
   Ints order = {axis};
   for (int64_t d = 0; d < static_cast<int64_t>(x.dims().size()); ++d) {
     if (d != axis) order.push_back(d);
@@ -421,7 +435,20 @@ constinit const OpDef kOp_quantile = Formula({
     .operands = kQuantiles,
     .attrs = kQuantileAttrs,
     .infer = InferQuantile,
-    .expand = ExpandQuantile,
+    .expand = ExpandQuantile<false>,
+    .samples = kQuantileSamples,
+    .tolerance = kTolerance,
+});
+constinit const OpDef kOp_nanquantile = Formula({
+    .name = "weft.nanquantile",
+    .c_name = "nanquantile",
+    .doc =
+        "Quantiles along one axis of what is not NaN, for a row of q in front of the other dimensions; NaN where nothing is left.",
+    .example = "y = wf_nanquantile(s, x, q);",
+    .operands = kQuantiles,
+    .attrs = kQuantileAttrs,
+    .infer = InferQuantile,
+    .expand = ExpandQuantile<true>,
     .samples = kQuantileSamples,
     .tolerance = kTolerance,
 });

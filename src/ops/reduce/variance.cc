@@ -2,6 +2,7 @@
 #include "src/ops/reduce/variance.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "src/ops/complex.h"
 
@@ -11,6 +12,8 @@ using namespace ir;
 
 absl::Status InferVariance(const InferCall& call, Types* results) {
   WEFT_RETURN_IF_ERROR(InferReduction(call, results));
+  const double fraction = Attr<kVarianceAttrs, "fraction">(call.attrs);
+  if (!std::isfinite(fraction)) return UserError("fraction is ", fraction, "; it must be finite");
   results->back().dtype = PartOf(results->back().dtype);
   return absl::OkStatus();
 }
@@ -73,7 +76,8 @@ absl::StatusOr<Spread> SpreadOf(Builder& b, const Value& x, const Attrs& attrs) 
   spread.centered = Sub(b, x, mean);
   // Over 0 or less there is no variance: NaN where nothing is left to be divided, else infinity, as NumPy and PyTorch have it.
   const double divisor =
-      std::max(0.0, static_cast<double>(count) - static_cast<double>(Attr<kVarianceAttrs, "correction">(attrs)));
+      std::max(0.0, static_cast<double>(count) - static_cast<double>(Attr<kVarianceAttrs, "correction">(attrs)) -
+                        Attr<kVarianceAttrs, "fraction">(attrs));
   spread.share = 1.0 / divisor;
   const auto reduce = [&](const Value& y) { return Mul(b, ReduceKeep(b, y, Reducer::kSum, axes), spread.share); };
   const Value plain = reduce(Square(b, spread.centered));

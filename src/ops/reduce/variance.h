@@ -10,9 +10,13 @@ inline constexpr ir::OperandDef kVarianceOperands[] = {{"x", ir::kF | ir::kC, "o
 inline constexpr ir::AttrDef kVarianceAttrs[] = {
     kReductionAttrs[0],
     kReductionAttrs[1],
-    {"correction", ir::AttrType::kInt, "taken off the count: 0 NumPy's, 1 the unbiased", false, "0"}};
-inline constexpr ir::Sample kVarianceSamples[] = {
-    {"T[2,3]"}, {"T[4,5,3] dims=[0,-1] correction=1"}, {"T[3,131] dims=[1] keepdims=true"}};
+    {"correction", ir::AttrType::kInt, "taken off the count: 0 NumPy's, 1 the unbiased", false, "0"},
+    {"fraction", ir::AttrType::kDouble, "taken off the count besides, where correction is no whole number", false,
+     "0"}};
+inline constexpr ir::Sample kVarianceSamples[] = {{"T[2,3]"},
+                                                  {"T[4,5,3] dims=[0,-1] correction=1"},
+                                                  {"T[3,131] dims=[1] keepdims=true"},
+                                                  {"T[2,5] dims=[1] correction=1 fraction=0.5"}};
 inline constexpr ir::Tolerance kVarianceTolerance = {
     .f32 = 8e-6, .f64 = 1e-13, .bf16 = 4e-2, .f16 = 8e-3, .absolute = 4e-6};
 

@@ -20,7 +20,9 @@ constexpr AttrDef kResizeAttrs[] = {
     {"mode", AttrType::kEnum, "how what lies between elements is made of them", false, "linear", kModes},
     {"align_corners", AttrType::kBool, "the first and last elements stay where they are; of linear and cubic", false,
      "false"},
-    {"scales", AttrType::kDoubles, "result's over x's spacing, one for each spatial dimension; absent: of the sizes"}};
+    {"scales", AttrType::kDoubles, "result's over x's spacing, one for each spatial dimension; absent: of the sizes"},
+    {"antialias", AttrType::kBool, "what shrinks is a mean over all that an element covers; of linear and cubic", false,
+     "false"}};
 constexpr AttrDef kFactorAttrs[] = {{"factor", AttrType::kInt, "elements of a side, at least 1", true}};
 constexpr AttrDef kGroupsAttrs[] = {{"groups", AttrType::kInt, "groups of features, at least 1", true}};
 constexpr std::string_view kSampleModes[] = {"linear", "nearest", "cubic"},
@@ -35,8 +37,9 @@ constexpr AttrDef kAffineAttrs[] = {{"size", AttrType::kInts, "[height, width] o
 constexpr OperandDef kAny[] = {{"x", kEveryType, "operand"}};
 constexpr OperandDef kFloats[] = {{"x", kF, "[batch, spatial…, features]"}};
 constexpr OperandDef kFeatures[] = {{"x", kEveryType, "[batch, spatial…, features]"}};
-constexpr OperandDef kSampled[] = {{"x", kF, "[batch, height, width, features]"},
-                                   {"grid", kF, "[batch, …, 2], where in x, across and down, from -1 to 1"}};
+constexpr OperandDef kSampled[] = {
+    {"x", kF, "[batch, height, width, features], or [batch, depth, height, width, features]"},
+    {"grid", kF, "[batch, …, 2], where in x, across and down, from -1 to 1; [batch, …, 3] with the depth behind them"}};
 constexpr OperandDef kAffine[] = {{"theta", kF, "[batch, 2, 3], what the points are multiplied by"}};
 
 // --- Padding
@@ -110,14 +113,33 @@ absl::StatusOr<Ints> SizesOf(const Attrs& attrs, const Dims& x) {
   }
   return sizes;
 }
+// The way in x from one element of the result to the next. Above 2^31 it is 2^31: all but the first are behind x's end then, and places
+// fit i64.
+constexpr double kMostStep = 0x1p31;
+double StepOf(int64_t in, int64_t out, bool align, double given) {
+  if (align) return out > 1 ? static_cast<double>(in - 1) / static_cast<double>(out - 1) : 0;
+  return std::min(given > 0 ? 1 / given : static_cast<double>(in) / static_cast<double>(out), kMostStep);
+}
+// How far an element of the result sees with antialias, and how many of x it sees at most.
+double ReachOf(double step, int64_t mode) { return std::max(step, 1.0) * (mode == kLinear ? 1 : 2); }
+int64_t SmoothCount(int64_t in, double step, int64_t mode) {
+  return std::min(in, static_cast<int64_t>(std::ceil(ReachOf(step, mode))) * 2 + 1);
+}
+
 absl::Status InferResize(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
   WEFT_ASSIGN_OR_RETURN(const Ints sizes, SizesOf(call.attrs, x.dims));
   const int64_t mode = Attr<kResizeAttrs, "mode">(call.attrs);
-  if (Attr<kResizeAttrs, "align_corners">(call.attrs) && mode != kLinear && mode != kCubic) {
+  const bool align = Attr<kResizeAttrs, "align_corners">(call.attrs),
+             smooth = Attr<kResizeAttrs, "antialias">(call.attrs);
+  if (align && mode != kLinear && mode != kCubic) {
     return UserError("align_corners goes with linear and cubic, not with ", kModes[mode]);
   }
-  if (HasAttr<kResizeAttrs, "scales">(call.attrs)) {
+  if (smooth && mode != kLinear && mode != kCubic) {
+    return UserError("antialias goes with linear and cubic, not with ", kModes[mode]);
+  }
+  const bool scaled = HasAttr<kResizeAttrs, "scales">(call.attrs);
+  if (scaled) {
     const auto& scales = Attr<kResizeAttrs, "scales">(call.attrs);
     if (scales.size() != sizes.size())
       return UserError("scales has ", scales.size(), " entries; x has ", sizes.size(), " spatial dimensions");
@@ -130,6 +152,12 @@ absl::Status InferResize(const InferCall& call, Types* results) {
   for (size_t d = 0; d < sizes.size(); ++d) {
     if (dims[1 + d] == 0 || dims[1 + d] > INT32_MAX) {
       return UserError("spatial dimension ", d, " of x has ", dims[1 + d], " elements; it must have 1 to 2^31 - 1");
+    }
+    const double scale = scaled ? Attr<kResizeAttrs, "scales">(call.attrs)[d] : 0;
+    const double step = StepOf(dims[1 + d], sizes[d], align, scale);
+    if (const int64_t seen = SmoothCount(dims[1 + d], step, mode); smooth && seen > INT32_MAX / sizes[d]) {
+      return UserError("spatial dimension ", d, " has ", sizes[d], " elements, each of ", seen,
+                       " of x; with antialias these must be fewer than 2^31 together");
     }
     dims[1 + d] = sizes[d];
   }
@@ -149,9 +177,9 @@ std::array<double, 4> CubicWeights(double t) {
 // places are computed in f32, as PyTorch computes them.
 Taps ResizeTaps(int64_t in, int64_t out, int64_t mode, bool align, double given) {
   if (mode == kArea) return PartTaps(in, out);
-  const double ratio = given > 0 ? 1 / given : static_cast<double>(in) / static_cast<double>(out);
-  const double step = align ? (out > 1 ? static_cast<double>(in - 1) / static_cast<double>(out - 1) : 0) : ratio;
-  const float narrow = given > 0 ? static_cast<float>(1 / given) : static_cast<float>(in) / static_cast<float>(out);
+  const double step = StepOf(in, out, align, given);
+  const float narrow =
+      given > 0 ? static_cast<float>(std::min(1 / given, kMostStep)) : static_cast<float>(in) / static_cast<float>(out);
   Taps taps{.out = out, .count = mode == kLinear ? 2 : mode == kCubic ? 4 : 1};
   for (int64_t i = 0; i < out; ++i) {
     if (mode == kNearest || mode == kNearestExact) {
@@ -177,6 +205,33 @@ Taps ResizeTaps(int64_t in, int64_t out, int64_t mode, bool align, double given)
   }
   return taps;
 }
+// As ResizeTaps, with a triangle, or Keys' curve of a = -0.5, that is as wide as what an element of the result covers. Weights outside of x are
+// left out, and the others sum to 1.
+Taps SmoothTaps(int64_t in, int64_t out, int64_t mode, bool align, double given) {
+  const double step = StepOf(in, out, align, given);
+  const double width = std::max(step, 1.0), reach = ReachOf(step, mode);
+  const auto curve = [&](double t) {
+    t = std::fabs(t);
+    if (mode == kLinear) return std::max(1 - t, 0.0);
+    constexpr double kA = -0.5;
+    if (t < 1) return ((kA + 2) * t - (kA + 3)) * t * t + 1;
+    return t < 2 ? (((t - 5) * t + 8) * t - 4) * kA : 0.0;
+  };
+  Taps taps{.out = out, .count = SmoothCount(in, step, mode)};
+  for (int64_t i = 0; i < out; ++i) {
+    const double center = step * (static_cast<double>(i) + 0.5);
+    const int64_t low = std::max<int64_t>(static_cast<int64_t>(center - reach + 0.5), 0);
+    const int64_t high = std::min(static_cast<int64_t>(center + reach + 0.5), in);
+    double sum = 0;
+    for (int64_t k = low; k < high; ++k) sum += curve((static_cast<double>(k) + 0.5 - center) / width);
+    for (int64_t k = 0; k < taps.count; ++k) {
+      const bool there = low + k < high;
+      taps.index.push_back(std::min(low + k, in - 1));
+      taps.weight.push_back(there && sum != 0 ? curve((static_cast<double>(low + k) + 0.5 - center) / width) / sum : 0);
+    }
+  }
+  return taps;
+}
 absl::Status ExpandResize(const ExpandCall& call, std::span<Value> results) {
   Value y = call.operands[0];
   WEFT_ASSIGN_OR_RETURN(const Ints sizes, SizesOf(call.attrs, y.dims()));
@@ -187,7 +242,8 @@ absl::Status ExpandResize(const ExpandCall& call, std::span<Value> results) {
     const int64_t axis = static_cast<int64_t>(d) + 1, in = y.dims()[axis];
     const double scale = scaled ? Attr<kResizeAttrs, "scales">(call.attrs)[d] : 0;
     if (in == sizes[d] && (scale == 0 || scale == 1 || align || mode == kArea)) continue;
-    y = Weigh(call.b, y, axis, ResizeTaps(in, sizes[d], mode, align, scale));
+    const auto rule = Attr<kResizeAttrs, "antialias">(call.attrs) ? SmoothTaps : ResizeTaps;
+    y = Weigh(call.b, y, axis, rule(in, sizes[d], mode, align, scale));
   }
   results[0] = y;
   return call.b.status();
@@ -197,14 +253,20 @@ absl::Status ExpandResize(const ExpandCall& call, std::span<Value> results) {
 
 absl::Status InferGrid(const InferCall& call, Types* results) {
   const Type &x = *call.operands[0], &grid = *call.operands[1];
-  if (x.rank() != 4)
-    return UserError("x has shape ", DimsToString(x.dims), "; [batch, height, width, features] is needed");
-  if (grid.rank() < 2 || grid.dims.back() != 2 || grid.dims[0] != x.dims[0]) {
-    return UserError("grid has shape ", DimsToString(grid.dims), "; [", x.dims[0], ", …, 2] is needed");
+  if (x.rank() != 4 && x.rank() != 5) {
+    return UserError("x has shape ", DimsToString(x.dims),
+                     "; [batch, height, width, features] is needed, with the depth in front of the height or without");
   }
-  if (x.dims[1] == 0 || x.dims[2] == 0) return UserError("x has no elements to sample");
+  const auto n = static_cast<int64_t>(x.rank()) - 2;
+  if (grid.rank() < 2 || grid.dims.back() != n || grid.dims[0] != x.dims[0]) {
+    return UserError("grid has shape ", DimsToString(grid.dims), "; [", x.dims[0], ", …, ", n, "] is needed");
+  }
+  for (int64_t d = 1; d <= n; ++d) {
+    if (x.dims[d] == 0) return UserError("x has no elements to sample");
+  }
+  if (n == 3 && Attr<kGridAttrs, "mode">(call.attrs) == 2) return UserError("cubic goes with images, not with volumes");
   Dims dims = grid.dims;
-  dims.back() = x.dims[3];
+  dims.back() = x.dims.back();
   if (!CheckedCount(dims)) return UserError("the result has too many elements");
   results->push_back(Type::Tensor(x.dtype, dims));
   return absl::OkStatus();
@@ -227,7 +289,7 @@ Value Reflected(Builder& b, const Value& x, double low, double high) {
 }
 struct Sampler {
   Builder& b;
-  Value x;  // [batch, height, width, features]
+  Value x;  // [batch, spatial…, features]
   int64_t outside;
   bool align;
 
@@ -244,37 +306,57 @@ struct Sampler {
     const double n = size(axis);
     return align ? Mul(b, Add(b, grid, 1), (n - 1) / 2) : Mul(b, Add(b, Mul(b, Add(b, grid, 1), n), -1), 0.5);
   }
-  // The elements at whole coordinates [batch, points]; 0 outside.
-  Value At(const Value& row, const Value& column) const {
-    const Dims points = row.dims();
-    const auto inside = [&](const Value& v, int64_t axis) {
-      return And(b, Compare(b, Direction::kGe, v, 0), Compare(b, Direction::kLe, v, size(axis) - 1));
-    };
-    const Value there = And(b, inside(row, 1), inside(column, 2));
-    const auto whole = [&](const Value& v, int64_t axis) {
-      const Value held = Clamped(b, Select(b, there, v, FullLike(b, v, 0)), 0, size(axis) - 1);
-      return Reshape(b, Convert(b, held, DType::kI32), {points[0], points[1], 1});
-    };
-    const Value places = Call(b, kOp_concatenate, {whole(row, 1), whole(column, 2)}, {int64_t{2}});
-    const Value found =
-        Call(b, kOp_gather, {x, places},
-             {Ints{2}, Ints{1, 2}, Ints{1, 2}, int64_t{2}, Ints{1, 1, 1, x.dims()[3]}, Ints{0}, Ints{0}});
+  // The elements at whole coordinates, each [batch, points], one a spatial dimension; 0 outside.
+  Value At(const Values& places) const {
+    if (!b.ok()) return {};
+    const Dims points = places[0].dims();
+    const auto n = static_cast<int64_t>(places.size());
+    Value there;
+    for (int64_t d = 0; d < n; ++d) {
+      const Value inside =
+          And(b, Compare(b, Direction::kGe, places[d], 0), Compare(b, Direction::kLe, places[d], size(d + 1) - 1));
+      there = there ? And(b, there, inside) : inside;
+    }
+    Values whole;
+    for (int64_t d = 0; d < n; ++d) {
+      const Value held = Clamped(b, Select(b, there, places[d], FullLike(b, places[d], 0)), 0, size(d + 1) - 1);
+      whole.push_back(Reshape(b, Convert(b, held, DType::kI32), {points[0], points[1], 1}));
+    }
+    Ints axes = Axes(n + 1), box(n + 1, 1);
+    axes.erase(axes.begin());
+    box.push_back(x.dims().back());
+    const Value found = Call(b, kOp_gather, {x, Call(b, kOp_concatenate, whole, {int64_t{2}})},
+                             {Ints{2}, axes, axes, int64_t{2}, box, Ints{0}, Ints{0}});
     if (!found) return {};
     return Select(b, BroadcastInDim(b, there, found.dims(), {0, 1}), found, FullLike(b, found, 0));
   }
-  Value Weighted(const Value& row, const Value& column, const Value& weight) const {
-    const Value found = At(row, column);
+  Value Weighted(const Values& places, const Value& weight) const {
+    const Value found = At(places);
     return found ? Mul(b, found, BroadcastInDim(b, weight, found.dims(), {0, 1})) : found;
   }
 };
-Value SampleLinear(const Sampler& s, const Value& row, const Value& column) {
+// The corners of the box around each point, by their shares.
+Value SampleLinear(const Sampler& s, const Values& places) {
   Builder& b = s.b;
-  const auto floor = [&](const Value& v) { return Unary(b, kOp_stop_gradient, Unary(b, kOp_floor, v)); };
-  const Value top = floor(row), left = floor(column);
-  const Value down = Sub(b, row, top), right = Sub(b, column, left), up = Sub(b, 1, down), back = Sub(b, 1, right);
-  const Value bottom = Add(b, top, 1), beside = Add(b, left, 1);
-  return Add(b, Add(b, s.Weighted(top, left, Mul(b, up, back)), s.Weighted(top, beside, Mul(b, up, right))),
-             Add(b, s.Weighted(bottom, left, Mul(b, down, back)), s.Weighted(bottom, beside, Mul(b, down, right))));
+  Values low, share;
+  for (const Value& place : places) {
+    low.push_back(Unary(b, kOp_stop_gradient, Unary(b, kOp_floor, place)));
+    share.push_back(Sub(b, place, low.back()));
+  }
+  Value sum;
+  for (size_t corner = 0; corner < (size_t{1} << places.size()); ++corner) {
+    Values at;
+    Value weight;
+    for (size_t d = 0; d < places.size(); ++d) {
+      const bool high = (corner >> (places.size() - 1 - d)) % 2 == 1;
+      at.push_back(high ? Add(b, low[d], 1) : low[d]);
+      const Value part = high ? share[d] : Sub(b, 1, share[d]);
+      weight = weight ? Mul(b, weight, part) : part;
+    }
+    const Value part = s.Weighted(at, weight);
+    sum = sum ? Add(b, sum, part) : part;
+  }
+  return sum;
 }
 // Sixteen elements around, by Keys' weights of both directions.
 Value SampleCubic(const Sampler& s, const Value& row, const Value& column) {
@@ -297,7 +379,7 @@ Value SampleCubic(const Sampler& s, const Value& row, const Value& column) {
     for (int64_t j = 0; j < 4; ++j) {
       const Value y = s.Held(Add(b, top, static_cast<double>(i - 1)), 1);
       const Value x = s.Held(Add(b, left, static_cast<double>(j - 1)), 2);
-      const Value part = s.Weighted(y, x, Mul(b, down[i], across[j]));
+      const Value part = s.Weighted({y, x}, Mul(b, down[i], across[j]));
       sum = sum ? Add(b, sum, part) : part;
     }
   }
@@ -312,21 +394,25 @@ absl::Status ExpandGrid(const ExpandCall& call, std::span<Value> results) {
   for (size_t d = 1; d + 1 < dims.size(); ++d) points *= dims[d];
   const Sampler s{b, call.operands[0], Attr<kGridAttrs, "outside">(call.attrs),
                   Attr<kGridAttrs, "align_corners">(call.attrs)};
-  const Value flat = Reshape(b, grid, {batch, points, 2});
-  const auto part = [&](int64_t k) {
-    return Reshape(b, Slice(b, flat, {0, 0, k}, {batch, points, k + 1}, {1, 1, 1}), {batch, points});
-  };
-  Value column = s.Point(part(0), 2), row = s.Point(part(1), 1), found;
+  const int64_t n = dims.back();
+  const Value flat = Reshape(b, grid, {batch, points, n});
+  Values places;  // across comes first in the grid, and last among dimensions
+  for (int64_t k = n; k-- > 0;) {
+    const Value part = Reshape(b, Slice(b, flat, {0, 0, k}, {batch, points, k + 1}, {1, 1, 1}), {batch, points});
+    places.push_back(s.Point(part, n - k));
+  }
+  Value found;
   if (mode == 2) {
-    found = SampleCubic(s, row, column);
+    found = SampleCubic(s, places[0], places[1]);
   } else {
-    row = s.Held(row, 1);
-    column = s.Held(column, 2);
-    const auto round = [&](const Value& v) { return Unary(b, kOp_stop_gradient, Unary(b, kOp_round, v)); };
-    found = mode == 1 ? s.At(round(row), round(column)) : SampleLinear(s, row, column);
+    for (int64_t d = 0; d < n; ++d) {
+      places[d] = s.Held(places[d], d + 1);
+      if (mode == 1) places[d] = Unary(b, kOp_stop_gradient, Unary(b, kOp_round, places[d]));
+    }
+    found = mode == 1 ? s.At(places) : SampleLinear(s, places);
   }
   Dims wanted = dims;
-  wanted.back() = call.operands[0].dims()[3];
+  wanted.back() = call.operands[0].dims().back();
   results[0] = found ? Reshape(b, found, wanted) : found;
   return b.status();
 }
@@ -453,10 +539,11 @@ constexpr Sample kPads[] = {{"T[3,4] low=[2,-1] high=[1,3]"}};
 constexpr Sample kResizes[] = {{"T[1,3,4,2] size=[5,3]"},
                                {"T[1,4,2] size=[7] mode=cubic align_corners=true"},
                                {"T[1,4,2] size=[7] mode=nearest"},
-                               {"T[1,4,2] size=[3] mode=area"}};
-constexpr Sample kGrids[] = {
-    {"T[1,3,4,2] T[1,3,2]", -0.7, 0.7},
-    {"T[1,3,4,1] T[1,2,2] mode=cubic outside=reflection align_corners=true", -0.7, 0.7, false}};
+                               {"T[1,4,2] size=[3] mode=area"},
+                               {"T[1,9,2] size=[4] antialias=true"}};
+constexpr Sample kGrids[] = {{"T[1,3,4,2] T[1,3,2]", -0.7, 0.7},
+                             {"T[1,3,4,1] T[1,2,2] mode=cubic outside=reflection align_corners=true", -0.7, 0.7, false},
+                             {"T[1,2,3,2,1] T[1,2,3]", -0.4, 0.4, false}};
 constexpr Sample kAffines[] = {{"T[1,2,3] size=[2,3]"}};
 constexpr Sample kShuffles[] = {{"T[1,2,3,8] factor=2"}};
 constexpr Sample kUnshuffles[] = {{"T[1,2,4,3] factor=2"}};
@@ -514,7 +601,7 @@ constinit const OpDef kOp_resize = Formula({
     .name = "weft.resize",
     .c_name = "resize",
     .doc = "Channels-last data in other spatial sizes, PyTorch's interpolate: nearest elements, linear or cubic "
-           "(Keys, a = -0.75) in each dimension, or means of areas.",
+           "(Keys, a = -0.75; with antialias -0.5) in each dimension, or means of areas.",
     .example = "y = wf_resize(s, image, WF_INTS(64, 64));",
     .operands = kFloats,
     .attrs = kResizeAttrs,
@@ -526,8 +613,9 @@ constinit const OpDef kOp_resize = Formula({
 constinit const OpDef kOp_grid_sample = Formula({
     .name = "weft.grid_sample",
     .c_name = "grid_sample",
-    .doc = "Images at the points of a grid, each two coordinates from -1 to 1, across and down: PyTorch's "
-           "grid_sample of channels-last data.",
+    .doc =
+        "Images, or volumes, at the points of a grid, each two or three coordinates from -1 to 1, across, down and into the depth: "
+        "PyTorch's grid_sample of channels-last data.",
     .example = "y = wf_grid_sample(s, image, grid);",
     .operands = kSampled,
     .attrs = kGridAttrs,

@@ -1,4 +1,4 @@
-// top_k: the k largest elements along one axis and where they stand.
+// top_k: the k largest or smallest elements along one axis and where they stand.
 #include "src/ops/sort/order.h"
 
 namespace weft::ops {
@@ -6,9 +6,9 @@ namespace {
 
 using namespace ir;
 
-constexpr AttrDef kAttrs[] = {
-    {"k", AttrType::kInt, "how many, at most the size of the axis", true},
-    {"axis", AttrType::kInt, "axis to look along; negative counts from the end", false, "-1"}};
+constexpr AttrDef kAttrs[] = {{"k", AttrType::kInt, "how many, at most the size of the axis", true},
+                              {"axis", AttrType::kInt, "axis to look along; negative counts from the end", false, "-1"},
+                              {"largest", AttrType::kBool, "the largest ones; else the smallest", false, "true"}};
 constexpr std::string_view kResults[] = {"values", "indices"};
 
 absl::Status Infer(const InferCall& call, Types* results) {
@@ -29,7 +29,8 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   const Value& x = call.operands[0];
   const Dims& dims = x.dims();
   WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", Attr<kAttrs, "axis">(call.attrs), dims.size()));
-  const Values sorted = SortByFirst(b, {x, Iota(b, DType::kI32, dims, axis)}, axis, /*descending=*/true);
+  const Values sorted =
+      SortByFirst(b, {x, Iota(b, DType::kI32, dims, axis)}, axis, Attr<kAttrs, "largest">(call.attrs));
   Ints limit = ToInts(dims);
   limit[axis] = Attr<kAttrs, "k">(call.attrs);
   for (size_t i = 0; i < 2; ++i) {
@@ -38,8 +39,9 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {{"T[7] k=3"},   {"T[5,3] k=5 axis=0"}, {.call = "T[2,300] k=4", .gradient = false},
-                               {"T[4,3] k=0"}, {"T[0,3] k=1"},        {"T[1] k=1"}};
+constexpr Sample kSamples[] = {
+    {"T[7] k=3"},   {"T[5,3] k=5 axis=0"}, {.call = "T[2,300] k=4", .gradient = false}, {"T[4,3] k=0"},
+    {"T[0,3] k=1"}, {"T[1] k=1"},          {"T[5,3] k=2 axis=0 largest=false"}};
 
 }  // namespace
 
@@ -49,8 +51,9 @@ constinit const OpDef kOp_top_k = {
     .since = 1,
     .kind = Kind::kMacro,
     .doc =
-        "The k largest elements along one axis, the largest first, and their positions as i32; of equal elements the one that "
-        "stands first comes first. NaN counts as larger than everything. The gradient follows the elements.",
+        "The k largest elements along one axis, the largest first, and their positions as i32; with largest=false the smallest, "
+        "the smallest first. Of equal elements the one that stands first comes first. NaN counts as larger than everything. The "
+        "gradient follows the elements.",
     .example = "best = wf_top_k(s, logits, 5);",
     .operands = kSortOperands,
     .attrs = kAttrs,

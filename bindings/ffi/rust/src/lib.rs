@@ -177,17 +177,20 @@ pub const WEFT_PROD_HAS_KEEPDIMS: u64 = 1 << 1;
 pub const WEFT_STD_HAS_DIMS: u64 = 1 << 0;
 pub const WEFT_STD_HAS_KEEPDIMS: u64 = 1 << 1;
 pub const WEFT_STD_HAS_CORRECTION: u64 = 1 << 2;
+pub const WEFT_STD_HAS_FRACTION: u64 = 1 << 3;
 pub const WEFT_SUM_HAS_DIMS: u64 = 1 << 0;
 pub const WEFT_SUM_HAS_KEEPDIMS: u64 = 1 << 1;
 pub const WEFT_VAR_HAS_DIMS: u64 = 1 << 0;
 pub const WEFT_VAR_HAS_KEEPDIMS: u64 = 1 << 1;
 pub const WEFT_VAR_HAS_CORRECTION: u64 = 1 << 2;
+pub const WEFT_VAR_HAS_FRACTION: u64 = 1 << 3;
 pub const WEFT_ARGSORT_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_ARGSORT_HAS_DESCENDING: u64 = 1 << 1;
 pub const WEFT_SEARCHSORTED_HAS_RIGHT: u64 = 1 << 0;
 pub const WEFT_SORT_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_SORT_HAS_DESCENDING: u64 = 1 << 1;
 pub const WEFT_TOP_K_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_TOP_K_HAS_LARGEST: u64 = 1 << 1;
 pub const WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_BOOLEAN_MASK_STATIC_HAS_FILL: u64 = 1 << 1;
 pub const WEFT_MASKED_SELECT_STATIC_HAS_FILL: u64 = 1 << 0;
@@ -209,6 +212,7 @@ pub const WEFT_AVG_POOL_HAS_PADS: u64 = 1 << 2;
 pub const WEFT_AVG_POOL_HAS_CEIL_MODE: u64 = 1 << 3;
 pub const WEFT_AVG_POOL_HAS_COUNT_INCLUDE_PAD: u64 = 1 << 4;
 pub const WEFT_AVG_POOL_HAS_DIVISOR: u64 = 1 << 5;
+pub const WEFT_AVG_POOL_HAS_CHANNELS_FIRST: u64 = 1 << 6;
 pub const WEFT_CONV_HAS_STRIDES: u64 = 1 << 0;
 pub const WEFT_CONV_HAS_PADDING: u64 = 1 << 1;
 pub const WEFT_CONV_HAS_PADS: u64 = 1 << 2;
@@ -216,6 +220,7 @@ pub const WEFT_CONV_HAS_DILATION: u64 = 1 << 3;
 pub const WEFT_CONV_HAS_GROUPS: u64 = 1 << 4;
 pub const WEFT_CONV_HAS_DTYPE: u64 = 1 << 5;
 pub const WEFT_CONV_HAS_PRECISION: u64 = 1 << 6;
+pub const WEFT_CONV_HAS_CHANNELS_FIRST: u64 = 1 << 7;
 pub const WEFT_CONV_TRANSPOSE_HAS_STRIDES: u64 = 1 << 0;
 pub const WEFT_CONV_TRANSPOSE_HAS_PADS: u64 = 1 << 1;
 pub const WEFT_CONV_TRANSPOSE_HAS_OUTPUT_PADDING: u64 = 1 << 2;
@@ -223,6 +228,7 @@ pub const WEFT_CONV_TRANSPOSE_HAS_DILATION: u64 = 1 << 3;
 pub const WEFT_CONV_TRANSPOSE_HAS_GROUPS: u64 = 1 << 4;
 pub const WEFT_CONV_TRANSPOSE_HAS_DTYPE: u64 = 1 << 5;
 pub const WEFT_CONV_TRANSPOSE_HAS_PRECISION: u64 = 1 << 6;
+pub const WEFT_CONV_TRANSPOSE_HAS_CHANNELS_FIRST: u64 = 1 << 7;
 pub const WEFT_CONVOLUTION_HAS_FEATURE_GROUP_COUNT: u64 = 1 << 0;
 pub const WEFT_CONVOLUTION_HAS_BATCH_GROUP_COUNT: u64 = 1 << 1;
 pub const WEFT_CONVOLUTION_HAS_WINDOW_REVERSAL: u64 = 1 << 2;
@@ -233,6 +239,7 @@ pub const WEFT_MAX_POOL_HAS_PADDING: u64 = 1 << 1;
 pub const WEFT_MAX_POOL_HAS_PADS: u64 = 1 << 2;
 pub const WEFT_MAX_POOL_HAS_CEIL_MODE: u64 = 1 << 3;
 pub const WEFT_MAX_POOL_HAS_DILATION: u64 = 1 << 4;
+pub const WEFT_MAX_POOL_HAS_CHANNELS_FIRST: u64 = 1 << 5;
 pub const WEFT_REDUCE_WINDOW_HAS_WINDOW_STRIDES: u64 = 1 << 0;
 pub const WEFT_REDUCE_WINDOW_HAS_BASE_DILATIONS: u64 = 1 << 1;
 pub const WEFT_REDUCE_WINDOW_HAS_WINDOW_DILATIONS: u64 = 1 << 2;
@@ -350,12 +357,17 @@ pub const WEFT_NORM_HAS_P: u64 = 1 << 2;
 pub const WEFT_QUANTILE_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_QUANTILE_HAS_KEEPDIMS: u64 = 1 << 1;
 pub const WEFT_QUANTILE_HAS_INTERPOLATION: u64 = 1 << 2;
+pub const WEFT_NANQUANTILE_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_NANQUANTILE_HAS_KEEPDIMS: u64 = 1 << 1;
+pub const WEFT_NANQUANTILE_HAS_INTERPOLATION: u64 = 1 << 2;
 pub const WEFT_STD_MEAN_HAS_DIMS: u64 = 1 << 0;
 pub const WEFT_STD_MEAN_HAS_KEEPDIMS: u64 = 1 << 1;
 pub const WEFT_STD_MEAN_HAS_CORRECTION: u64 = 1 << 2;
+pub const WEFT_STD_MEAN_HAS_FRACTION: u64 = 1 << 3;
 pub const WEFT_VAR_MEAN_HAS_DIMS: u64 = 1 << 0;
 pub const WEFT_VAR_MEAN_HAS_KEEPDIMS: u64 = 1 << 1;
 pub const WEFT_VAR_MEAN_HAS_CORRECTION: u64 = 1 << 2;
+pub const WEFT_VAR_MEAN_HAS_FRACTION: u64 = 1 << 3;
 pub const WEFT_AS_STRIDED_HAS_OFFSET: u64 = 1 << 0;
 pub const WEFT_AS_STRIDED_SCATTER_HAS_OFFSET: u64 = 1 << 0;
 pub const WEFT_DIAG_HAS_OFFSET: u64 = 1 << 0;
@@ -405,6 +417,7 @@ pub const WEFT_MAX_POOL_WITH_INDICES_HAS_PADDING: u64 = 1 << 1;
 pub const WEFT_MAX_POOL_WITH_INDICES_HAS_PADS: u64 = 1 << 2;
 pub const WEFT_MAX_POOL_WITH_INDICES_HAS_CEIL_MODE: u64 = 1 << 3;
 pub const WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION: u64 = 1 << 4;
+pub const WEFT_MAX_POOL_WITH_INDICES_HAS_CHANNELS_FIRST: u64 = 1 << 5;
 pub const WEFT_AFFINE_GRID_HAS_ALIGN_CORNERS: u64 = 1 << 0;
 pub const WEFT_GRID_SAMPLE_HAS_MODE: u64 = 1 << 0;
 pub const WEFT_GRID_SAMPLE_HAS_OUTSIDE: u64 = 1 << 1;
@@ -420,9 +433,11 @@ pub const WEFT_LOCAL_RESPONSE_NORM_HAS_K: u64 = 1 << 3;
 pub const WEFT_RESIZE_HAS_MODE: u64 = 1 << 0;
 pub const WEFT_RESIZE_HAS_ALIGN_CORNERS: u64 = 1 << 1;
 pub const WEFT_RESIZE_HAS_SCALES: u64 = 1 << 2;
+pub const WEFT_RESIZE_HAS_ANTIALIAS: u64 = 1 << 3;
 pub const WEFT_ADDMM_HAS_ALPHA: u64 = 1 << 0;
 pub const WEFT_ADDMM_HAS_BETA: u64 = 1 << 1;
 pub const WEFT_CDIST_HAS_P: u64 = 1 << 0;
+pub const WEFT_PDIST_HAS_P: u64 = 1 << 0;
 pub const WEFT_COSINE_EMBEDDING_HAS_REDUCTION: u64 = 1 << 0;
 pub const WEFT_COSINE_EMBEDDING_HAS_MARGIN: u64 = 1 << 1;
 pub const WEFT_COSINE_SIMILARITY_HAS_AXIS: u64 = 1 << 0;
@@ -455,7 +470,15 @@ pub const WEFT_EIGH_HAS_LOWER: u64 = 1 << 0;
 pub const WEFT_EIGVALSH_HAS_LOWER: u64 = 1 << 0;
 pub const WEFT_SVD_HAS_FULL_MATRICES: u64 = 1 << 0;
 pub const WEFT_SOLVE_HAS_LEFT_SIDE: u64 = 1 << 0;
+pub const WEFT_LU_SOLVE_HAS_TRANSPOSE_A: u64 = 1 << 0;
+pub const WEFT_ORMQR_HAS_LEFT_SIDE: u64 = 1 << 0;
+pub const WEFT_ORMQR_HAS_ADJOINT: u64 = 1 << 1;
+pub const WEFT_BATCH_NORM_RUNNING_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_BATCH_NORM_RUNNING_HAS_EPSILON: u64 = 1 << 1;
+pub const WEFT_BATCH_NORM_RUNNING_HAS_MOMENTUM: u64 = 1 << 2;
 pub const WEFT_PINV_HAS_RTOL: u64 = 1 << 0;
+pub const WEFT_PINV_HAS_ATOL: u64 = 1 << 1;
+pub const WEFT_PINV_HAS_HERMITIAN: u64 = 1 << 2;
 pub const WEFT_LSTSQ_HAS_RTOL: u64 = 1 << 0;
 pub const WEFT_MATRIX_RANK_HAS_RTOL: u64 = 1 << 0;
 pub const WEFT_MATRIX_RANK_HAS_ATOL: u64 = 1 << 1;
@@ -926,6 +949,13 @@ pub const WEFT_QUANTILE_INTERPOLATION_HIGHER: weft_quantile_interpolation = 2;
 pub const WEFT_QUANTILE_INTERPOLATION_NEAREST: weft_quantile_interpolation = 3;
 pub const WEFT_QUANTILE_INTERPOLATION_MIDPOINT: weft_quantile_interpolation = 4;
 
+pub type weft_nanquantile_interpolation = u32;
+pub const WEFT_NANQUANTILE_INTERPOLATION_LINEAR: weft_nanquantile_interpolation = 0;
+pub const WEFT_NANQUANTILE_INTERPOLATION_LOWER: weft_nanquantile_interpolation = 1;
+pub const WEFT_NANQUANTILE_INTERPOLATION_HIGHER: weft_nanquantile_interpolation = 2;
+pub const WEFT_NANQUANTILE_INTERPOLATION_NEAREST: weft_nanquantile_interpolation = 3;
+pub const WEFT_NANQUANTILE_INTERPOLATION_MIDPOINT: weft_nanquantile_interpolation = 4;
+
 pub type weft_index_reduce_reducer = u32;
 pub const WEFT_INDEX_REDUCE_REDUCER_SUM: weft_index_reduce_reducer = 0;
 pub const WEFT_INDEX_REDUCE_REDUCER_PROD: weft_index_reduce_reducer = 1;
@@ -998,6 +1028,11 @@ pub type weft_soft_cross_entropy_reduction = u32;
 pub const WEFT_SOFT_CROSS_ENTROPY_REDUCTION_MEAN: weft_soft_cross_entropy_reduction = 0;
 pub const WEFT_SOFT_CROSS_ENTROPY_REDUCTION_SUM: weft_soft_cross_entropy_reduction = 1;
 pub const WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE: weft_soft_cross_entropy_reduction = 2;
+
+pub type weft_lu_solve_transpose_a = u32;
+pub const WEFT_LU_SOLVE_TRANSPOSE_A_NO_TRANSPOSE: weft_lu_solve_transpose_a = 0;
+pub const WEFT_LU_SOLVE_TRANSPOSE_A_TRANSPOSE: weft_lu_solve_transpose_a = 1;
+pub const WEFT_LU_SOLVE_TRANSPOSE_A_ADJOINT: weft_lu_solve_transpose_a = 2;
 
 pub type weft_matrix_norm_kind = u32;
 pub const WEFT_MATRIX_NORM_KIND_P: weft_matrix_norm_kind = 0;
@@ -1935,6 +1970,7 @@ pub struct weft_std_opts {
     pub keepdims: i32,
     pub reserved_correction: i32,
     pub correction: i64,
+    pub fraction: f64,
 }
 
 #[repr(C)]
@@ -1960,6 +1996,7 @@ pub struct weft_var_opts {
     pub keepdims: i32,
     pub reserved_correction: i32,
     pub correction: i64,
+    pub fraction: f64,
 }
 
 #[repr(C)]
@@ -2001,6 +2038,8 @@ pub struct weft_top_k_opts {
     pub next: *const c_void,
     pub present: u64,
     pub axis: i64,
+    pub largest: i32,
+    pub reserved: i32,
 }
 
 #[repr(C)]
@@ -2099,6 +2138,8 @@ pub struct weft_avg_pool_opts {
     pub ceil_mode: i32,
     pub count_include_pad: i32,
     pub divisor: i64,
+    pub channels_first: i32,
+    pub reserved: i32,
 }
 
 #[repr(C)]
@@ -2118,6 +2159,8 @@ pub struct weft_conv_opts {
     pub groups: i64,
     pub dtype: weft_dtype,
     pub precision: weft_conv_precision,
+    pub channels_first: i32,
+    pub reserved: i32,
 }
 
 #[repr(C)]
@@ -2137,6 +2180,8 @@ pub struct weft_conv_transpose_opts {
     pub groups: i64,
     pub dtype: weft_dtype,
     pub precision: weft_conv_transpose_precision,
+    pub channels_first: i32,
+    pub reserved: i32,
 }
 
 #[repr(C)]
@@ -2169,6 +2214,8 @@ pub struct weft_max_pool_opts {
     pub reserved_dilation: i32,
     pub dilation: *const i64,
     pub dilation_count: u64,
+    pub channels_first: i32,
+    pub reserved: i32,
 }
 
 #[repr(C)]
@@ -2802,6 +2849,17 @@ pub struct weft_quantile_opts {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct weft_nanquantile_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub keepdims: i32,
+    pub interpolation: weft_nanquantile_interpolation,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct weft_std_mean_opts {
     pub struct_size: usize,
     pub next: *const c_void,
@@ -2811,6 +2869,7 @@ pub struct weft_std_mean_opts {
     pub keepdims: i32,
     pub reserved_correction: i32,
     pub correction: i64,
+    pub fraction: f64,
 }
 
 #[repr(C)]
@@ -2824,6 +2883,7 @@ pub struct weft_var_mean_opts {
     pub keepdims: i32,
     pub reserved_correction: i32,
     pub correction: i64,
+    pub fraction: f64,
 }
 
 #[repr(C)]
@@ -3077,6 +3137,8 @@ pub struct weft_max_pool_with_indices_opts {
     pub reserved_dilation: i32,
     pub dilation: *const i64,
     pub dilation_count: u64,
+    pub channels_first: i32,
+    pub reserved: i32,
 }
 
 #[repr(C)]
@@ -3143,6 +3205,8 @@ pub struct weft_resize_opts {
     pub align_corners: i32,
     pub scales: *const f64,
     pub scales_count: u64,
+    pub antialias: i32,
+    pub reserved: i32,
 }
 
 #[repr(C)]
@@ -3158,6 +3222,15 @@ pub struct weft_addmm_opts {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct weft_cdist_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub p: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_pdist_opts {
     pub struct_size: usize,
     pub next: *const c_void,
     pub present: u64,
@@ -3379,11 +3452,45 @@ pub struct weft_solve_opts {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct weft_lu_solve_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub transpose_a: weft_lu_solve_transpose_a,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_ormqr_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub left_side: i32,
+    pub adjoint: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_batch_norm_running_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub epsilon: f64,
+    pub momentum: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct weft_pinv_opts {
     pub struct_size: usize,
     pub next: *const c_void,
     pub present: u64,
     pub rtol: f64,
+    pub atol: f64,
+    pub hermitian: i32,
+    pub reserved: i32,
 }
 
 #[repr(C)]
@@ -4136,6 +4243,7 @@ pub struct weft_api_v1 {
     pub program_compare: Option<unsafe extern "C" fn(ctx: *mut weft_context, before_path: *const c_char, before_path_length: usize, now_path: *const c_char, now_path_length: usize, out: *mut *mut weft_tree) -> *mut weft_error>,
     pub optimizer_create: Option<unsafe extern "C" fn(ctx: *mut weft_context, name: *const c_char, name_length: usize, params: *const *mut weft_tensor, count: usize, options: *const weft_optimizer_options, out: *mut *mut weft_optimizer) -> *mut weft_error>,
     pub program_report: Option<unsafe extern "C" fn(ctx: *mut weft_context, key: *const c_char, key_length: usize, format: weft_text_format, out: *mut *mut weft_blob) -> *mut weft_error>,
+    pub optimizer_step_if_finite: Option<unsafe extern "C" fn(optimizer: *mut weft_optimizer, grads: *const *mut weft_tensor, count: usize, lrs: *const f64, group_count: usize, found: *mut weft_tensor) -> *mut weft_error>,
 }
 
 #[link(name = "weft")]
@@ -4248,6 +4356,7 @@ extern "C" {
     pub fn weft_optimizer_create(ctx: *mut weft_context, name: *const c_char, name_length: usize, params: *const *mut weft_tensor, count: usize, options: *const weft_optimizer_options, out: *mut *mut weft_optimizer) -> *mut weft_error;
     pub fn weft_optimizer_step(optimizer: *mut weft_optimizer, grads: *const *mut weft_tensor, count: usize, lr: f64) -> *mut weft_error;
     pub fn weft_optimizer_step_groups(optimizer: *mut weft_optimizer, grads: *const *mut weft_tensor, count: usize, lrs: *const f64, group_count: usize) -> *mut weft_error;
+    pub fn weft_optimizer_step_if_finite(optimizer: *mut weft_optimizer, grads: *const *mut weft_tensor, count: usize, lrs: *const f64, group_count: usize, found: *mut weft_tensor) -> *mut weft_error;
     pub fn weft_schedule_rate(schedule: *const weft_schedule_options, step: i64, out_rate: *mut f64) -> *mut weft_error;
     pub fn weft_clip_by_global_norm(ctx: *mut weft_context, grads: *const *mut weft_tensor, count: usize, max_norm: f64, out_grads: *mut *mut weft_tensor, out_norm: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_optimizer_state(optimizer: *mut weft_optimizer, out: *mut *mut weft_tree) -> *mut weft_error;
@@ -4569,6 +4678,7 @@ extern "C" {
     pub fn weft_nansum_opts_init(options: *mut c_void, size: usize);
     pub fn weft_norm_opts_init(options: *mut c_void, size: usize);
     pub fn weft_quantile_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_nanquantile_opts_init(options: *mut c_void, size: usize);
     pub fn weft_std_mean_opts_init(options: *mut c_void, size: usize);
     pub fn weft_var_mean_opts_init(options: *mut c_void, size: usize);
     pub fn weft_as_strided_opts_init(options: *mut c_void, size: usize);
@@ -4602,6 +4712,7 @@ extern "C" {
     pub fn weft_resize_opts_init(options: *mut c_void, size: usize);
     pub fn weft_addmm_opts_init(options: *mut c_void, size: usize);
     pub fn weft_cdist_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_pdist_opts_init(options: *mut c_void, size: usize);
     pub fn weft_cosine_embedding_opts_init(options: *mut c_void, size: usize);
     pub fn weft_cosine_similarity_opts_init(options: *mut c_void, size: usize);
     pub fn weft_cov_opts_init(options: *mut c_void, size: usize);
@@ -4623,6 +4734,9 @@ extern "C" {
     pub fn weft_eigvalsh_opts_init(options: *mut c_void, size: usize);
     pub fn weft_svd_opts_init(options: *mut c_void, size: usize);
     pub fn weft_solve_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_lu_solve_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_ormqr_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_batch_norm_running_opts_init(options: *mut c_void, size: usize);
     pub fn weft_pinv_opts_init(options: *mut c_void, size: usize);
     pub fn weft_lstsq_opts_init(options: *mut c_void, size: usize);
     pub fn weft_matrix_rank_opts_init(options: *mut c_void, size: usize);
@@ -4938,6 +5052,7 @@ extern "C" {
     pub fn weft_nansum(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_nansum_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_norm(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_norm_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_quantile(ctx: *mut weft_context, x: *mut weft_tensor, q: *mut weft_tensor, opts: *const weft_quantile_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_nanquantile(ctx: *mut weft_context, x: *mut weft_tensor, q: *mut weft_tensor, opts: *const weft_nanquantile_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_std_mean(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_std_mean_opts, out_std: *mut *mut weft_tensor, out_mean: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_trace(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_var_mean(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_var_mean_opts, out_var: *mut *mut weft_tensor, out_mean: *mut *mut weft_tensor) -> *mut weft_error;
@@ -4985,6 +5100,8 @@ extern "C" {
     pub fn weft_resize(ctx: *mut weft_context, x: *mut weft_tensor, size: *const i64, size_count: usize, opts: *const weft_resize_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_addmm(ctx: *mut weft_context, x: *mut weft_tensor, a: *mut weft_tensor, b: *mut weft_tensor, opts: *const weft_addmm_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_cdist(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, opts: *const weft_cdist_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_pdist(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_pdist_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_ragged_dot(ctx: *mut weft_context, x: *mut weft_tensor, w: *mut weft_tensor, sizes: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_corrcoef(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_cosine_embedding(ctx: *mut weft_context, x: *mut weft_tensor, other: *mut weft_tensor, y: *mut weft_tensor, opts: *const weft_cosine_embedding_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_cosine_similarity(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, opts: *const weft_cosine_similarity_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
@@ -5017,6 +5134,11 @@ extern "C" {
     pub fn weft_inv(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_det(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_slogdet(ctx: *mut weft_context, x: *mut weft_tensor, out_sign: *mut *mut weft_tensor, out_logabsdet: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_logdet(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_lu_solve(ctx: *mut weft_context, lu: *mut weft_tensor, permutation: *mut weft_tensor, b: *mut weft_tensor, opts: *const weft_lu_solve_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_geqrf(ctx: *mut weft_context, x: *mut weft_tensor, out_reflectors: *mut *mut weft_tensor, out_tau: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_ormqr(ctx: *mut weft_context, reflectors: *mut weft_tensor, tau: *mut weft_tensor, x: *mut weft_tensor, opts: *const weft_ormqr_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_batch_norm_running(ctx: *mut weft_context, x: *mut weft_tensor, scale: *mut weft_tensor, offset: *mut weft_tensor, running_mean: *mut weft_tensor, running_variance: *mut weft_tensor, opts: *const weft_batch_norm_running_opts, out_result: *mut *mut weft_tensor, out_running_mean: *mut *mut weft_tensor, out_running_variance: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_pinv(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_pinv_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_lstsq(ctx: *mut weft_context, a: *mut weft_tensor, b: *mut weft_tensor, opts: *const weft_lstsq_opts, out_solution: *mut *mut weft_tensor, out_residuals: *mut *mut weft_tensor, out_rank: *mut *mut weft_tensor, out_singular_values: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_matrix_rank(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_matrix_rank_opts, out: *mut *mut weft_tensor) -> *mut weft_error;

@@ -35,12 +35,14 @@ from ._layers import (
     Dropout,
     Embedding,
     Flatten,
+    GRU,
     LayerNorm,
     Linear,
     LSTM,
     MaxPool2d,  # noqa: F401
     MultiHeadAttention,
     RMSNorm,
+    RNN,
     Sequential,
 )
 from ._module import Module  # noqa: F401

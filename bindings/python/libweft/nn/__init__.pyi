@@ -111,3 +111,22 @@ class LSTM(Module):
     u: Parameter
     b: Parameter
     def __init__(self, inputs: int, size: int, dtype: str = ...) -> None: ...
+
+class RNN(Module):
+    weights: list[Parameter]
+    def __init__(
+        self,
+        inputs: int,
+        size: int,
+        layers: int = ...,
+        bidirectional: bool = ...,
+        bias: bool = ...,
+        activation: Literal["tanh", "relu"] = ...,
+        dtype: str = ...,
+    ) -> None: ...
+
+class GRU(Module):
+    weights: list[Parameter]
+    def __init__(
+        self, inputs: int, size: int, layers: int = ..., bidirectional: bool = ..., bias: bool = ..., dtype: str = ...
+    ) -> None: ...

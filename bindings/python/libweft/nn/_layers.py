@@ -131,11 +131,11 @@ class BatchNorm(Module):
     def forward(self, x):
         if not self.training:
             return _ops.batch_norm_inference(x, self.scale, self.offset, self.mean, self.variance, epsilon=self.epsilon)
-        y, mean, variance = _ops.batch_norm(x, self.scale, self.offset, epsilon=self.epsilon)
-        count = math.prod(x.shape[:-1])
-        unbiased = variance * (count / max(count - 1, 1))
-        self.mean.assign(self.mean * (1 - self.momentum) + mean.detach() * self.momentum)
-        self.variance.assign(self.variance * (1 - self.momentum) + unbiased.detach() * self.momentum)
+        y, mean, variance = _ops.batch_norm_running(
+            x, self.scale, self.offset, self.mean, self.variance, epsilon=self.epsilon, momentum=self.momentum
+        )
+        self.mean.assign(mean.detach())
+        self.variance.assign(variance.detach())
         return y
 
 
@@ -214,6 +214,48 @@ class LSTM(Module):
 
         state, outputs = scan(cell, state, projected)
         return outputs, state
+
+
+class _Recurrent(Module):
+    """Layers of one kind over [batch, time, inputs], one upon the other, with PyTorch's weights: (outputs, last states)."""
+
+    _gates = 1
+    _settings = {}
+
+    def __init__(self, inputs, size, layers=1, bidirectional=False, bias=True, dtype="f32"):
+        _size(type(self).__name__, inputs=inputs, size=size, layers=layers)
+        bound, self.weights = 1.0 / math.sqrt(size), []
+        directions = 2 if bidirectional else 1
+        for layer in range(layers):
+            features = inputs if layer == 0 else directions * size
+            shapes = [(self._gates * size, features), (self._gates * size, size)] + [(self._gates * size,)] * (2 if bias else 0)
+            for _ in range(directions):
+                self.weights += [Parameter(init.uniform(shape, -bound, bound, dtype)) for shape in shapes]
+        self.size, self.layers, self.bidirectional, self.bias = size, layers, bidirectional, bias
+
+    def forward(self, x, state=None):
+        how = dict(layers=self.layers, bidirectional=self.bidirectional, bias=self.bias, **self._settings)
+        return self._op(x, self.weights, state, **how)
+
+
+class RNN(_Recurrent):
+    """Elman's layers: h' = tanh(W x + b + U h + c), or relu in tanh's place."""
+
+    def __init__(self, inputs, size, layers=1, bidirectional=False, bias=True, activation="tanh", dtype="f32"):
+        super().__init__(inputs, size, layers, bidirectional, bias, dtype)
+        if activation not in ("tanh", "relu"):
+            raise InvalidArgument("RNN: activation is %r; it is 'tanh' or 'relu'" % (activation,))
+        self._settings = {"activation": activation}
+
+    _op = staticmethod(_ops.rnn)
+
+
+class GRU(_Recurrent):
+    """Gated recurrent units (Cho et al. 2014); the reset comes behind the hidden product, as in PyTorch."""
+
+    _gates = 3
+
+    _op = staticmethod(_ops.gru)
 
 
 named_functions(globals(), [name for name in list(globals()) if getattr(globals()[name], "__module__", None) == __name__])

@@ -460,6 +460,14 @@ void Call_weft_quantile_opts_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_nanquantile_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_nanquantile_opts), &size);
+  f.Enter();
+  weft_nanquantile_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_std_mean_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_std_mean_opts), &size);
@@ -724,6 +732,14 @@ void Call_weft_cdist_opts_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_pdist_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_pdist_opts), &size);
+  f.Enter();
+  weft_pdist_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_cosine_embedding_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_cosine_embedding_opts), &size);
@@ -785,22 +801,6 @@ void Call_weft_multi_margin_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_multi_margin_opts), &size);
   f.Enter();
   weft_multi_margin_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_multilabel_margin_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_multilabel_margin_opts), &size);
-  f.Enter();
-  weft_multilabel_margin_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_multilabel_soft_margin_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_multilabel_soft_margin_opts), &size);
-  f.Enter();
-  weft_multilabel_soft_margin_opts_init(options, size);
   f.LeaveVoid();
 }
 

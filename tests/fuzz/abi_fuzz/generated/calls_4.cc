@@ -4,6 +4,22 @@
 
 namespace weft::fuzz {
 
+void Call_weft_multilabel_margin_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_multilabel_margin_opts), &size);
+  f.Enter();
+  weft_multilabel_margin_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_multilabel_soft_margin_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_multilabel_soft_margin_opts), &size);
+  f.Enter();
+  weft_multilabel_soft_margin_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_nanmedian_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_nanmedian_opts), &size);
@@ -89,6 +105,30 @@ void Call_weft_solve_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_solve_opts), &size);
   f.Enter();
   weft_solve_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_lu_solve_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_lu_solve_opts), &size);
+  f.Enter();
+  weft_lu_solve_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_ormqr_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_ormqr_opts), &size);
+  f.Enter();
+  weft_ormqr_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_batch_norm_running_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_batch_norm_running_opts), &size);
+  f.Enter();
+  weft_batch_norm_running_opts_init(options, size);
   f.LeaveVoid();
 }
 
@@ -876,58 +916,6 @@ void Call_weft_neg(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_neg(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_bitwise_not(Fuzz& f) {
-  f.BeginOp(kOps[41]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_bitwise_not(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_bitwise_or(Fuzz& f) {
-  f.BeginOp(kOps[42]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_bitwise_or(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_popcount(Fuzz& f) {
-  f.BeginOp(kOps[43]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_popcount(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_pow(Fuzz& f) {
-  f.BeginOp(kOps[44]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_pow(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_real(Fuzz& f) {
-  f.BeginOp(kOps[45]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_real(ctx, x, out))) return;
   f.Keep(out);
 }
 

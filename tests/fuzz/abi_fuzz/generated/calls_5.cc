@@ -4,6 +4,58 @@
 
 namespace weft::fuzz {
 
+void Call_weft_bitwise_not(Fuzz& f) {
+  f.BeginOp(kOps[41]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bitwise_not(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_bitwise_or(Fuzz& f) {
+  f.BeginOp(kOps[42]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bitwise_or(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_popcount(Fuzz& f) {
+  f.BeginOp(kOps[43]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_popcount(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_pow(Fuzz& f) {
+  f.BeginOp(kOps[44]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_pow(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_real(Fuzz& f) {
+  f.BeginOp(kOps[45]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_real(ctx, x, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_reduce_precision(Fuzz& f) {
   f.BeginOp(kOps[46]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -978,7 +1030,9 @@ void Call_weft_std(Fuzz& f) {
     opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
     if (f.Given(2)) opts->present |= WEFT_STD_HAS_CORRECTION;
     opts->correction = f.IntAttr(2);
-    opts->present ^= f.StrayBits(3);
+    if (f.Given(3)) opts->present |= WEFT_STD_HAS_FRACTION;
+    opts->fraction = f.DoubleAttr(3);
+    opts->present ^= f.StrayBits(4);
   }
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
@@ -1016,7 +1070,9 @@ void Call_weft_var(Fuzz& f) {
     opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
     if (f.Given(2)) opts->present |= WEFT_VAR_HAS_CORRECTION;
     opts->correction = f.IntAttr(2);
-    opts->present ^= f.StrayBits(3);
+    if (f.Given(3)) opts->present |= WEFT_VAR_HAS_FRACTION;
+    opts->fraction = f.DoubleAttr(3);
+    opts->present ^= f.StrayBits(4);
   }
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
@@ -1098,7 +1154,9 @@ void Call_weft_top_k(Fuzz& f) {
   if (opts != nullptr) {
     if (f.Given(1)) opts->present |= WEFT_TOP_K_HAS_AXIS;
     opts->axis = f.IntAttr(1);
-    opts->present ^= f.StrayBits(1);
+    if (f.Given(2)) opts->present |= WEFT_TOP_K_HAS_LARGEST;
+    opts->largest = static_cast<int32_t>(f.BoolAttr(2));
+    opts->present ^= f.StrayBits(2);
   }
   weft_tensor** const out_values = f.Out<weft_tensor*>(false);
   weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
@@ -1338,7 +1396,9 @@ void Call_weft_avg_pool(Fuzz& f) {
     opts->count_include_pad = static_cast<int32_t>(f.BoolAttr(5));
     if (f.Given(6)) opts->present |= WEFT_AVG_POOL_HAS_DIVISOR;
     opts->divisor = f.IntAttr(6);
-    opts->present ^= f.StrayBits(6);
+    if (f.Given(7)) opts->present |= WEFT_AVG_POOL_HAS_CHANNELS_FIRST;
+    opts->channels_first = static_cast<int32_t>(f.BoolAttr(7));
+    opts->present ^= f.StrayBits(7);
   }
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
@@ -1367,7 +1427,9 @@ void Call_weft_conv(Fuzz& f) {
     opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(5));
     if (f.Given(6)) opts->present |= WEFT_CONV_HAS_PRECISION;
     opts->precision = static_cast<weft_conv_precision>(f.EnumAttr(6));
-    opts->present ^= f.StrayBits(7);
+    if (f.Given(7)) opts->present |= WEFT_CONV_HAS_CHANNELS_FIRST;
+    opts->channels_first = static_cast<int32_t>(f.BoolAttr(7));
+    opts->present ^= f.StrayBits(8);
   }
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
@@ -1396,7 +1458,9 @@ void Call_weft_conv_transpose(Fuzz& f) {
     opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(5));
     if (f.Given(6)) opts->present |= WEFT_CONV_TRANSPOSE_HAS_PRECISION;
     opts->precision = static_cast<weft_conv_transpose_precision>(f.EnumAttr(6));
-    opts->present ^= f.StrayBits(7);
+    if (f.Given(7)) opts->present |= WEFT_CONV_TRANSPOSE_HAS_CHANNELS_FIRST;
+    opts->channels_first = static_cast<int32_t>(f.BoolAttr(7));
+    opts->present ^= f.StrayBits(8);
   }
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
@@ -1469,7 +1533,9 @@ void Call_weft_max_pool(Fuzz& f) {
     opts->ceil_mode = static_cast<int32_t>(f.BoolAttr(4));
     if (f.Given(5)) opts->present |= WEFT_MAX_POOL_HAS_DILATION;
     f.Ints(5, &opts->dilation, &opts->dilation_count);
-    opts->present ^= f.StrayBits(5);
+    if (f.Given(6)) opts->present |= WEFT_MAX_POOL_HAS_CHANNELS_FIRST;
+    opts->channels_first = static_cast<int32_t>(f.BoolAttr(6));
+    opts->present ^= f.StrayBits(6);
   }
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
@@ -1723,85 +1789,6 @@ void Call_weft_layer_norm(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_layer_norm(ctx, x, scale, offset, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_leaky_relu(Fuzz& f) {
-  f.BeginOp(kOps[141]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_leaky_relu_opts* const opts = f.Options<weft_leaky_relu_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_LEAKY_RELU_HAS_SLOPE;
-    opts->slope = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_leaky_relu(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_linear(Fuzz& f) {
-  f.BeginOp(kOps[142]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const w = f.Operand(1);
-  weft_tensor* const b = f.Operand(2);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_linear(ctx, x, w, b, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_linear_with(Fuzz& f) {
-  f.BeginOp(kOps[143]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const w = f.Operand(1);
-  weft_tensor* const b = f.Operand(2);
-  weft_linear_with_opts* const opts = f.Options<weft_linear_with_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_LINEAR_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_linear_with(ctx, x, w, b, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_log_softmax(Fuzz& f) {
-  f.BeginOp(kOps[144]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_log_softmax_opts* const opts = f.Options<weft_log_softmax_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_LOG_SOFTMAX_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_log_softmax(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_mse(Fuzz& f) {
-  f.BeginOp(kOps[145]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_mse_opts* const opts = f.Options<weft_mse_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MSE_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_mse_reduction>(f.EnumAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_mse(ctx, x, y, opts, out))) return;
   f.Keep(out);
 }
 

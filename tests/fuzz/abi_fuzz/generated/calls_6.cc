@@ -4,6 +4,85 @@
 
 namespace weft::fuzz {
 
+void Call_weft_leaky_relu(Fuzz& f) {
+  f.BeginOp(kOps[141]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_leaky_relu_opts* const opts = f.Options<weft_leaky_relu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LEAKY_RELU_HAS_SLOPE;
+    opts->slope = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_leaky_relu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_linear(Fuzz& f) {
+  f.BeginOp(kOps[142]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const w = f.Operand(1);
+  weft_tensor* const b = f.Operand(2);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_linear(ctx, x, w, b, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_linear_with(Fuzz& f) {
+  f.BeginOp(kOps[143]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const w = f.Operand(1);
+  weft_tensor* const b = f.Operand(2);
+  weft_linear_with_opts* const opts = f.Options<weft_linear_with_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LINEAR_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_linear_with(ctx, x, w, b, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_log_softmax(Fuzz& f) {
+  f.BeginOp(kOps[144]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_log_softmax_opts* const opts = f.Options<weft_log_softmax_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LOG_SOFTMAX_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_log_softmax(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_mse(Fuzz& f) {
+  f.BeginOp(kOps[145]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_mse_opts* const opts = f.Options<weft_mse_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_MSE_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_mse_reduction>(f.EnumAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_mse(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_one_hot(Fuzz& f) {
   f.BeginOp(kOps[146]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1171,63 +1250,6 @@ void Call_weft_hardtanh(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_hardtanh(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_logsigmoid(Fuzz& f) {
-  f.BeginOp(kOps[241]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_logsigmoid(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_mish(Fuzz& f) {
-  f.BeginOp(kOps[242]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_mish(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_prelu(Fuzz& f) {
-  f.BeginOp(kOps[243]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const weight = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_prelu(ctx, x, weight, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_selu(Fuzz& f) {
-  f.BeginOp(kOps[244]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_selu(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_softmin(Fuzz& f) {
-  f.BeginOp(kOps[245]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_softmin_opts* const opts = f.Options<weft_softmin_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SOFTMIN_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_softmin(ctx, x, opts, out))) return;
   f.Keep(out);
 }
 

@@ -4,6 +4,63 @@
 
 namespace weft::fuzz {
 
+void Call_weft_logsigmoid(Fuzz& f) {
+  f.BeginOp(kOps[241]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logsigmoid(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_mish(Fuzz& f) {
+  f.BeginOp(kOps[242]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_mish(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_prelu(Fuzz& f) {
+  f.BeginOp(kOps[243]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const weight = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_prelu(ctx, x, weight, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_selu(Fuzz& f) {
+  f.BeginOp(kOps[244]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_selu(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_softmin(Fuzz& f) {
+  f.BeginOp(kOps[245]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_softmin_opts* const opts = f.Options<weft_softmin_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SOFTMIN_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_softmin(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_softplus_beta(Fuzz& f) {
   f.BeginOp(kOps[246]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -488,8 +545,29 @@ void Call_weft_quantile(Fuzz& f) {
   f.Keep(out);
 }
 
-void Call_weft_std_mean(Fuzz& f) {
+void Call_weft_nanquantile(Fuzz& f) {
   f.BeginOp(kOps[272]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const q = f.Operand(1);
+  weft_nanquantile_opts* const opts = f.Options<weft_nanquantile_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_NANQUANTILE_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_NANQUANTILE_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_NANQUANTILE_HAS_INTERPOLATION;
+    opts->interpolation = static_cast<weft_nanquantile_interpolation>(f.EnumAttr(2));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_nanquantile(ctx, x, q, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_std_mean(Fuzz& f) {
+  f.BeginOp(kOps[273]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_std_mean_opts* const opts = f.Options<weft_std_mean_opts>();
@@ -500,7 +578,9 @@ void Call_weft_std_mean(Fuzz& f) {
     opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
     if (f.Given(2)) opts->present |= WEFT_STD_MEAN_HAS_CORRECTION;
     opts->correction = f.IntAttr(2);
-    opts->present ^= f.StrayBits(3);
+    if (f.Given(3)) opts->present |= WEFT_STD_MEAN_HAS_FRACTION;
+    opts->fraction = f.DoubleAttr(3);
+    opts->present ^= f.StrayBits(4);
   }
   weft_tensor** const out_std = f.Out<weft_tensor*>(false);
   weft_tensor** const out_mean = f.Out<weft_tensor*>(false);
@@ -511,7 +591,7 @@ void Call_weft_std_mean(Fuzz& f) {
 }
 
 void Call_weft_trace(Fuzz& f) {
-  f.BeginOp(kOps[273]);
+  f.BeginOp(kOps[274]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -521,7 +601,7 @@ void Call_weft_trace(Fuzz& f) {
 }
 
 void Call_weft_var_mean(Fuzz& f) {
-  f.BeginOp(kOps[274]);
+  f.BeginOp(kOps[275]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_var_mean_opts* const opts = f.Options<weft_var_mean_opts>();
@@ -532,7 +612,9 @@ void Call_weft_var_mean(Fuzz& f) {
     opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
     if (f.Given(2)) opts->present |= WEFT_VAR_MEAN_HAS_CORRECTION;
     opts->correction = f.IntAttr(2);
-    opts->present ^= f.StrayBits(3);
+    if (f.Given(3)) opts->present |= WEFT_VAR_MEAN_HAS_FRACTION;
+    opts->fraction = f.DoubleAttr(3);
+    opts->present ^= f.StrayBits(4);
   }
   weft_tensor** const out_var = f.Out<weft_tensor*>(false);
   weft_tensor** const out_mean = f.Out<weft_tensor*>(false);
@@ -543,7 +625,7 @@ void Call_weft_var_mean(Fuzz& f) {
 }
 
 void Call_weft_as_strided(Fuzz& f) {
-  f.BeginOp(kOps[275]);
+  f.BeginOp(kOps[276]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* shape = {};
@@ -565,7 +647,7 @@ void Call_weft_as_strided(Fuzz& f) {
 }
 
 void Call_weft_as_strided_scatter(Fuzz& f) {
-  f.BeginOp(kOps[276]);
+  f.BeginOp(kOps[277]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const source = f.Operand(1);
@@ -588,7 +670,7 @@ void Call_weft_as_strided_scatter(Fuzz& f) {
 }
 
 void Call_weft_block_diag(Fuzz& f) {
-  f.BeginOp(kOps[277]);
+  f.BeginOp(kOps[278]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   size_t inputs_count = 0;
   weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
@@ -599,7 +681,7 @@ void Call_weft_block_diag(Fuzz& f) {
 }
 
 void Call_weft_diag(Fuzz& f) {
-  f.BeginOp(kOps[278]);
+  f.BeginOp(kOps[279]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_diag_opts* const opts = f.Options<weft_diag_opts>();
@@ -615,7 +697,7 @@ void Call_weft_diag(Fuzz& f) {
 }
 
 void Call_weft_diag_embed(Fuzz& f) {
-  f.BeginOp(kOps[279]);
+  f.BeginOp(kOps[280]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_diag_embed_opts* const opts = f.Options<weft_diag_embed_opts>();
@@ -635,7 +717,7 @@ void Call_weft_diag_embed(Fuzz& f) {
 }
 
 void Call_weft_diagonal(Fuzz& f) {
-  f.BeginOp(kOps[280]);
+  f.BeginOp(kOps[281]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_diagonal_opts* const opts = f.Options<weft_diagonal_opts>();
@@ -655,7 +737,7 @@ void Call_weft_diagonal(Fuzz& f) {
 }
 
 void Call_weft_diagonal_scatter(Fuzz& f) {
-  f.BeginOp(kOps[281]);
+  f.BeginOp(kOps[282]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const source = f.Operand(1);
@@ -676,7 +758,7 @@ void Call_weft_diagonal_scatter(Fuzz& f) {
 }
 
 void Call_weft_index(Fuzz& f) {
-  f.BeginOp(kOps[282]);
+  f.BeginOp(kOps[283]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   size_t indices_count = 0;
@@ -691,7 +773,7 @@ void Call_weft_index(Fuzz& f) {
 }
 
 void Call_weft_index_add(Fuzz& f) {
-  f.BeginOp(kOps[283]);
+  f.BeginOp(kOps[284]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const index = f.Operand(1);
@@ -711,7 +793,7 @@ void Call_weft_index_add(Fuzz& f) {
 }
 
 void Call_weft_index_copy(Fuzz& f) {
-  f.BeginOp(kOps[284]);
+  f.BeginOp(kOps[285]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const index = f.Operand(1);
@@ -729,7 +811,7 @@ void Call_weft_index_copy(Fuzz& f) {
 }
 
 void Call_weft_index_fill(Fuzz& f) {
-  f.BeginOp(kOps[285]);
+  f.BeginOp(kOps[286]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const index = f.Operand(1);
@@ -747,7 +829,7 @@ void Call_weft_index_fill(Fuzz& f) {
 }
 
 void Call_weft_index_put(Fuzz& f) {
-  f.BeginOp(kOps[286]);
+  f.BeginOp(kOps[287]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const values = f.Operand(1);
@@ -769,7 +851,7 @@ void Call_weft_index_put(Fuzz& f) {
 }
 
 void Call_weft_index_reduce(Fuzz& f) {
-  f.BeginOp(kOps[287]);
+  f.BeginOp(kOps[288]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const index = f.Operand(1);
@@ -791,7 +873,7 @@ void Call_weft_index_reduce(Fuzz& f) {
 }
 
 void Call_weft_masked_scatter(Fuzz& f) {
-  f.BeginOp(kOps[288]);
+  f.BeginOp(kOps[289]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const mask = f.Operand(1);
@@ -803,7 +885,7 @@ void Call_weft_masked_scatter(Fuzz& f) {
 }
 
 void Call_weft_movedim(Fuzz& f) {
-  f.BeginOp(kOps[289]);
+  f.BeginOp(kOps[290]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* source = {};
@@ -819,7 +901,7 @@ void Call_weft_movedim(Fuzz& f) {
 }
 
 void Call_weft_put(Fuzz& f) {
-  f.BeginOp(kOps[290]);
+  f.BeginOp(kOps[291]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const index = f.Operand(1);
@@ -837,7 +919,7 @@ void Call_weft_put(Fuzz& f) {
 }
 
 void Call_weft_repeat_interleave_static(Fuzz& f) {
-  f.BeginOp(kOps[291]);
+  f.BeginOp(kOps[292]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const repeats = f.Operand(1);
@@ -856,7 +938,7 @@ void Call_weft_repeat_interleave_static(Fuzz& f) {
 }
 
 void Call_weft_rot90(Fuzz& f) {
-  f.BeginOp(kOps[292]);
+  f.BeginOp(kOps[293]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_rot90_opts* const opts = f.Options<weft_rot90_opts>();
@@ -874,7 +956,7 @@ void Call_weft_rot90(Fuzz& f) {
 }
 
 void Call_weft_scatter_reduce(Fuzz& f) {
-  f.BeginOp(kOps[293]);
+  f.BeginOp(kOps[294]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const indices = f.Operand(1);
@@ -896,7 +978,7 @@ void Call_weft_scatter_reduce(Fuzz& f) {
 }
 
 void Call_weft_select_scatter(Fuzz& f) {
-  f.BeginOp(kOps[294]);
+  f.BeginOp(kOps[295]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const source = f.Operand(1);
@@ -915,7 +997,7 @@ void Call_weft_select_scatter(Fuzz& f) {
 }
 
 void Call_weft_slice_scatter(Fuzz& f) {
-  f.BeginOp(kOps[295]);
+  f.BeginOp(kOps[296]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const source = f.Operand(1);
@@ -938,7 +1020,7 @@ void Call_weft_slice_scatter(Fuzz& f) {
 }
 
 void Call_weft_take_along_axis(Fuzz& f) {
-  f.BeginOp(kOps[296]);
+  f.BeginOp(kOps[297]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const indices = f.Operand(1);
@@ -955,7 +1037,7 @@ void Call_weft_take_along_axis(Fuzz& f) {
 }
 
 void Call_weft_unfold(Fuzz& f) {
-  f.BeginOp(kOps[297]);
+  f.BeginOp(kOps[298]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t size = {};
@@ -975,7 +1057,7 @@ void Call_weft_unfold(Fuzz& f) {
 }
 
 void Call_weft_adaptive_avg_pool(Fuzz& f) {
-  f.BeginOp(kOps[298]);
+  f.BeginOp(kOps[299]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* size = {};
@@ -988,7 +1070,7 @@ void Call_weft_adaptive_avg_pool(Fuzz& f) {
 }
 
 void Call_weft_adaptive_max_pool(Fuzz& f) {
-  f.BeginOp(kOps[299]);
+  f.BeginOp(kOps[300]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* size = {};
@@ -1003,7 +1085,7 @@ void Call_weft_adaptive_max_pool(Fuzz& f) {
 }
 
 void Call_weft_col2im(Fuzz& f) {
-  f.BeginOp(kOps[300]);
+  f.BeginOp(kOps[301]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* size = {};
@@ -1029,7 +1111,7 @@ void Call_weft_col2im(Fuzz& f) {
 }
 
 void Call_weft_im2col(Fuzz& f) {
-  f.BeginOp(kOps[301]);
+  f.BeginOp(kOps[302]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window = {};
@@ -1052,7 +1134,7 @@ void Call_weft_im2col(Fuzz& f) {
 }
 
 void Call_weft_lp_pool(Fuzz& f) {
-  f.BeginOp(kOps[302]);
+  f.BeginOp(kOps[303]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window = {};
@@ -1079,7 +1161,7 @@ void Call_weft_lp_pool(Fuzz& f) {
 }
 
 void Call_weft_max_pool_with_indices(Fuzz& f) {
-  f.BeginOp(kOps[303]);
+  f.BeginOp(kOps[304]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window = {};
@@ -1097,7 +1179,9 @@ void Call_weft_max_pool_with_indices(Fuzz& f) {
     opts->ceil_mode = static_cast<int32_t>(f.BoolAttr(4));
     if (f.Given(5)) opts->present |= WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION;
     f.Ints(5, &opts->dilation, &opts->dilation_count);
-    opts->present ^= f.StrayBits(5);
+    if (f.Given(6)) opts->present |= WEFT_MAX_POOL_WITH_INDICES_HAS_CHANNELS_FIRST;
+    opts->channels_first = static_cast<int32_t>(f.BoolAttr(6));
+    opts->present ^= f.StrayBits(6);
   }
   weft_tensor** const out_values = f.Out<weft_tensor*>(false);
   weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
@@ -1108,7 +1192,7 @@ void Call_weft_max_pool_with_indices(Fuzz& f) {
 }
 
 void Call_weft_max_unpool(Fuzz& f) {
-  f.BeginOp(kOps[304]);
+  f.BeginOp(kOps[305]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const indices = f.Operand(1);
@@ -1122,7 +1206,7 @@ void Call_weft_max_unpool(Fuzz& f) {
 }
 
 void Call_weft_affine_grid(Fuzz& f) {
-  f.BeginOp(kOps[305]);
+  f.BeginOp(kOps[306]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const theta = f.Operand(0);
   const int64_t* size = {};
@@ -1141,7 +1225,7 @@ void Call_weft_affine_grid(Fuzz& f) {
 }
 
 void Call_weft_channel_shuffle(Fuzz& f) {
-  f.BeginOp(kOps[306]);
+  f.BeginOp(kOps[307]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t groups = {};
@@ -1153,7 +1237,7 @@ void Call_weft_channel_shuffle(Fuzz& f) {
 }
 
 void Call_weft_grid_sample(Fuzz& f) {
-  f.BeginOp(kOps[307]);
+  f.BeginOp(kOps[308]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const grid = f.Operand(1);
@@ -1174,7 +1258,7 @@ void Call_weft_grid_sample(Fuzz& f) {
 }
 
 void Call_weft_group_norm(Fuzz& f) {
-  f.BeginOp(kOps[308]);
+  f.BeginOp(kOps[309]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -1196,7 +1280,7 @@ void Call_weft_group_norm(Fuzz& f) {
 }
 
 void Call_weft_instance_norm(Fuzz& f) {
-  f.BeginOp(kOps[309]);
+  f.BeginOp(kOps[310]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -1216,7 +1300,7 @@ void Call_weft_instance_norm(Fuzz& f) {
 }
 
 void Call_weft_local_response_norm(Fuzz& f) {
-  f.BeginOp(kOps[310]);
+  f.BeginOp(kOps[311]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t size = {};
@@ -1240,7 +1324,7 @@ void Call_weft_local_response_norm(Fuzz& f) {
 }
 
 void Call_weft_pad_circular(Fuzz& f) {
-  f.BeginOp(kOps[311]);
+  f.BeginOp(kOps[312]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* low = {};
@@ -1256,7 +1340,7 @@ void Call_weft_pad_circular(Fuzz& f) {
 }
 
 void Call_weft_pad_reflect(Fuzz& f) {
-  f.BeginOp(kOps[312]);
+  f.BeginOp(kOps[313]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* low = {};
@@ -1272,7 +1356,7 @@ void Call_weft_pad_reflect(Fuzz& f) {
 }
 
 void Call_weft_pad_replicate(Fuzz& f) {
-  f.BeginOp(kOps[313]);
+  f.BeginOp(kOps[314]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* low = {};
@@ -1288,7 +1372,7 @@ void Call_weft_pad_replicate(Fuzz& f) {
 }
 
 void Call_weft_pixel_shuffle(Fuzz& f) {
-  f.BeginOp(kOps[314]);
+  f.BeginOp(kOps[315]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t factor = {};
@@ -1300,7 +1384,7 @@ void Call_weft_pixel_shuffle(Fuzz& f) {
 }
 
 void Call_weft_pixel_unshuffle(Fuzz& f) {
-  f.BeginOp(kOps[315]);
+  f.BeginOp(kOps[316]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t factor = {};
@@ -1312,7 +1396,7 @@ void Call_weft_pixel_unshuffle(Fuzz& f) {
 }
 
 void Call_weft_resize(Fuzz& f) {
-  f.BeginOp(kOps[316]);
+  f.BeginOp(kOps[317]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* size = {};
@@ -1326,7 +1410,9 @@ void Call_weft_resize(Fuzz& f) {
     opts->align_corners = static_cast<int32_t>(f.BoolAttr(2));
     if (f.Given(3)) opts->present |= WEFT_RESIZE_HAS_SCALES;
     f.Doubles(3, &opts->scales, &opts->scales_count);
-    opts->present ^= f.StrayBits(3);
+    if (f.Given(4)) opts->present |= WEFT_RESIZE_HAS_ANTIALIAS;
+    opts->antialias = static_cast<int32_t>(f.BoolAttr(4));
+    opts->present ^= f.StrayBits(4);
   }
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
@@ -1335,7 +1421,7 @@ void Call_weft_resize(Fuzz& f) {
 }
 
 void Call_weft_addmm(Fuzz& f) {
-  f.BeginOp(kOps[317]);
+  f.BeginOp(kOps[318]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const a = f.Operand(1);
@@ -1355,7 +1441,7 @@ void Call_weft_addmm(Fuzz& f) {
 }
 
 void Call_weft_cdist(Fuzz& f) {
-  f.BeginOp(kOps[318]);
+  f.BeginOp(kOps[319]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -1371,8 +1457,36 @@ void Call_weft_cdist(Fuzz& f) {
   f.Keep(out);
 }
 
+void Call_weft_pdist(Fuzz& f) {
+  f.BeginOp(kOps[320]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_pdist_opts* const opts = f.Options<weft_pdist_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_PDIST_HAS_P;
+    opts->p = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_pdist(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_ragged_dot(Fuzz& f) {
+  f.BeginOp(kOps[321]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const w = f.Operand(1);
+  weft_tensor* const sizes = f.Operand(2);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_ragged_dot(ctx, x, w, sizes, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_corrcoef(Fuzz& f) {
-  f.BeginOp(kOps[319]);
+  f.BeginOp(kOps[322]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -1382,7 +1496,7 @@ void Call_weft_corrcoef(Fuzz& f) {
 }
 
 void Call_weft_cosine_embedding(Fuzz& f) {
-  f.BeginOp(kOps[320]);
+  f.BeginOp(kOps[323]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const other = f.Operand(1);
@@ -1402,7 +1516,7 @@ void Call_weft_cosine_embedding(Fuzz& f) {
 }
 
 void Call_weft_cosine_similarity(Fuzz& f) {
-  f.BeginOp(kOps[321]);
+  f.BeginOp(kOps[324]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -1421,7 +1535,7 @@ void Call_weft_cosine_similarity(Fuzz& f) {
 }
 
 void Call_weft_cov(Fuzz& f) {
-  f.BeginOp(kOps[322]);
+  f.BeginOp(kOps[325]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const counts = f.Operand(1);
@@ -1439,7 +1553,7 @@ void Call_weft_cov(Fuzz& f) {
 }
 
 void Call_weft_cross(Fuzz& f) {
-  f.BeginOp(kOps[323]);
+  f.BeginOp(kOps[326]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -1456,7 +1570,7 @@ void Call_weft_cross(Fuzz& f) {
 }
 
 void Call_weft_cumulative_trapezoid(Fuzz& f) {
-  f.BeginOp(kOps[324]);
+  f.BeginOp(kOps[327]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const y = f.Operand(0);
   weft_tensor* const x = f.Operand(1);
@@ -1475,7 +1589,7 @@ void Call_weft_cumulative_trapezoid(Fuzz& f) {
 }
 
 void Call_weft_histc(Fuzz& f) {
-  f.BeginOp(kOps[325]);
+  f.BeginOp(kOps[328]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t bins = {};
@@ -1495,7 +1609,7 @@ void Call_weft_histc(Fuzz& f) {
 }
 
 void Call_weft_kron(Fuzz& f) {
-  f.BeginOp(kOps[326]);
+  f.BeginOp(kOps[329]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -1506,7 +1620,7 @@ void Call_weft_kron(Fuzz& f) {
 }
 
 void Call_weft_logcumsumexp(Fuzz& f) {
-  f.BeginOp(kOps[327]);
+  f.BeginOp(kOps[330]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_logcumsumexp_opts* const opts = f.Options<weft_logcumsumexp_opts>();
@@ -1522,7 +1636,7 @@ void Call_weft_logcumsumexp(Fuzz& f) {
 }
 
 void Call_weft_matrix_power(Fuzz& f) {
-  f.BeginOp(kOps[328]);
+  f.BeginOp(kOps[331]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t n = {};
@@ -1534,7 +1648,7 @@ void Call_weft_matrix_power(Fuzz& f) {
 }
 
 void Call_weft_multi_margin(Fuzz& f) {
-  f.BeginOp(kOps[329]);
+  f.BeginOp(kOps[332]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const labels = f.Operand(1);
@@ -1556,7 +1670,7 @@ void Call_weft_multi_margin(Fuzz& f) {
 }
 
 void Call_weft_multilabel_margin(Fuzz& f) {
-  f.BeginOp(kOps[330]);
+  f.BeginOp(kOps[333]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const labels = f.Operand(1);
@@ -1573,7 +1687,7 @@ void Call_weft_multilabel_margin(Fuzz& f) {
 }
 
 void Call_weft_multilabel_soft_margin(Fuzz& f) {
-  f.BeginOp(kOps[331]);
+  f.BeginOp(kOps[334]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -1591,7 +1705,7 @@ void Call_weft_multilabel_soft_margin(Fuzz& f) {
 }
 
 void Call_weft_nanmedian(Fuzz& f) {
-  f.BeginOp(kOps[332]);
+  f.BeginOp(kOps[335]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_nanmedian_opts* const opts = f.Options<weft_nanmedian_opts>();
@@ -1611,7 +1725,7 @@ void Call_weft_nanmedian(Fuzz& f) {
 }
 
 void Call_weft_nll(Fuzz& f) {
-  f.BeginOp(kOps[333]);
+  f.BeginOp(kOps[336]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const labels = f.Operand(1);
@@ -1633,7 +1747,7 @@ void Call_weft_nll(Fuzz& f) {
 }
 
 void Call_weft_renorm(Fuzz& f) {
-  f.BeginOp(kOps[334]);
+  f.BeginOp(kOps[337]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   double p = {};
@@ -1649,7 +1763,7 @@ void Call_weft_renorm(Fuzz& f) {
 }
 
 void Call_weft_soft_cross_entropy(Fuzz& f) {
-  f.BeginOp(kOps[335]);
+  f.BeginOp(kOps[338]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -1669,7 +1783,7 @@ void Call_weft_soft_cross_entropy(Fuzz& f) {
 }
 
 void Call_weft_trapezoid(Fuzz& f) {
-  f.BeginOp(kOps[336]);
+  f.BeginOp(kOps[339]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const y = f.Operand(0);
   weft_tensor* const x = f.Operand(1);
@@ -1688,7 +1802,7 @@ void Call_weft_trapezoid(Fuzz& f) {
 }
 
 void Call_weft_vander(Fuzz& f) {
-  f.BeginOp(kOps[337]);
+  f.BeginOp(kOps[340]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t count = {};
@@ -1703,131 +1817,6 @@ void Call_weft_vander(Fuzz& f) {
   f.Enter();
   if (!f.Leave(weft_vander(ctx, x, count, opts, out))) return;
   f.Keep(out);
-}
-
-void Call_weft_vecdot(Fuzz& f) {
-  f.BeginOp(kOps[338]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_vecdot_opts* const opts = f.Options<weft_vecdot_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_VECDOT_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_vecdot(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_lu(Fuzz& f) {
-  f.BeginOp(kOps[339]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out_lu = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_pivots = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_permutation = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_lu(ctx, x, out_lu, out_pivots, out_permutation))) return;
-  f.Keep(out_lu);
-  f.Keep(out_pivots);
-  f.Keep(out_permutation);
-}
-
-void Call_weft_qr(Fuzz& f) {
-  f.BeginOp(kOps[340]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_qr_opts* const opts = f.Options<weft_qr_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_QR_HAS_FULL_MATRICES;
-    opts->full_matrices = static_cast<int32_t>(f.BoolAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out_q = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_r = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_qr(ctx, x, opts, out_q, out_r))) return;
-  f.Keep(out_q);
-  f.Keep(out_r);
-}
-
-void Call_weft_eigh(Fuzz& f) {
-  f.BeginOp(kOps[341]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_eigh_opts* const opts = f.Options<weft_eigh_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_EIGH_HAS_LOWER;
-    opts->lower = static_cast<int32_t>(f.BoolAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out_eigenvalues = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_eigenvectors = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_eigh(ctx, x, opts, out_eigenvalues, out_eigenvectors))) return;
-  f.Keep(out_eigenvalues);
-  f.Keep(out_eigenvectors);
-}
-
-void Call_weft_eigvalsh(Fuzz& f) {
-  f.BeginOp(kOps[342]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_eigvalsh_opts* const opts = f.Options<weft_eigvalsh_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_EIGVALSH_HAS_LOWER;
-    opts->lower = static_cast<int32_t>(f.BoolAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_eigvalsh(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_svd(Fuzz& f) {
-  f.BeginOp(kOps[343]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_svd_opts* const opts = f.Options<weft_svd_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SVD_HAS_FULL_MATRICES;
-    opts->full_matrices = static_cast<int32_t>(f.BoolAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out_u = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_s = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_vh = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_svd(ctx, x, opts, out_u, out_s, out_vh))) return;
-  f.Keep(out_u);
-  f.Keep(out_s);
-  f.Keep(out_vh);
-}
-
-void Call_weft_svdvals(Fuzz& f) {
-  f.BeginOp(kOps[344]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_svdvals(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_eig(Fuzz& f) {
-  f.BeginOp(kOps[345]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out_eigenvalues = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_eigenvectors = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_eig(ctx, x, out_eigenvalues, out_eigenvectors))) return;
-  f.Keep(out_eigenvalues);
-  f.Keep(out_eigenvectors);
 }
 
 }  // namespace weft::fuzz

@@ -4,8 +4,133 @@
 
 namespace weft::fuzz {
 
-void Call_weft_eigvals(Fuzz& f) {
+void Call_weft_vecdot(Fuzz& f) {
+  f.BeginOp(kOps[341]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_vecdot_opts* const opts = f.Options<weft_vecdot_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_VECDOT_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_vecdot(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_lu(Fuzz& f) {
+  f.BeginOp(kOps[342]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out_lu = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_pivots = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_permutation = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_lu(ctx, x, out_lu, out_pivots, out_permutation))) return;
+  f.Keep(out_lu);
+  f.Keep(out_pivots);
+  f.Keep(out_permutation);
+}
+
+void Call_weft_qr(Fuzz& f) {
+  f.BeginOp(kOps[343]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_qr_opts* const opts = f.Options<weft_qr_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_QR_HAS_FULL_MATRICES;
+    opts->full_matrices = static_cast<int32_t>(f.BoolAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out_q = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_r = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_qr(ctx, x, opts, out_q, out_r))) return;
+  f.Keep(out_q);
+  f.Keep(out_r);
+}
+
+void Call_weft_eigh(Fuzz& f) {
+  f.BeginOp(kOps[344]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_eigh_opts* const opts = f.Options<weft_eigh_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_EIGH_HAS_LOWER;
+    opts->lower = static_cast<int32_t>(f.BoolAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out_eigenvalues = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_eigenvectors = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_eigh(ctx, x, opts, out_eigenvalues, out_eigenvectors))) return;
+  f.Keep(out_eigenvalues);
+  f.Keep(out_eigenvectors);
+}
+
+void Call_weft_eigvalsh(Fuzz& f) {
+  f.BeginOp(kOps[345]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_eigvalsh_opts* const opts = f.Options<weft_eigvalsh_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_EIGVALSH_HAS_LOWER;
+    opts->lower = static_cast<int32_t>(f.BoolAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_eigvalsh(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_svd(Fuzz& f) {
   f.BeginOp(kOps[346]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_svd_opts* const opts = f.Options<weft_svd_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SVD_HAS_FULL_MATRICES;
+    opts->full_matrices = static_cast<int32_t>(f.BoolAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out_u = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_s = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_vh = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_svd(ctx, x, opts, out_u, out_s, out_vh))) return;
+  f.Keep(out_u);
+  f.Keep(out_s);
+  f.Keep(out_vh);
+}
+
+void Call_weft_svdvals(Fuzz& f) {
+  f.BeginOp(kOps[347]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_svdvals(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_eig(Fuzz& f) {
+  f.BeginOp(kOps[348]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out_eigenvalues = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_eigenvectors = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_eig(ctx, x, out_eigenvalues, out_eigenvectors))) return;
+  f.Keep(out_eigenvalues);
+  f.Keep(out_eigenvectors);
+}
+
+void Call_weft_eigvals(Fuzz& f) {
+  f.BeginOp(kOps[349]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -15,7 +140,7 @@ void Call_weft_eigvals(Fuzz& f) {
 }
 
 void Call_weft_solve(Fuzz& f) {
-  f.BeginOp(kOps[347]);
+  f.BeginOp(kOps[350]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const a = f.Operand(0);
   weft_tensor* const b = f.Operand(1);
@@ -32,7 +157,7 @@ void Call_weft_solve(Fuzz& f) {
 }
 
 void Call_weft_inv(Fuzz& f) {
-  f.BeginOp(kOps[348]);
+  f.BeginOp(kOps[351]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -42,7 +167,7 @@ void Call_weft_inv(Fuzz& f) {
 }
 
 void Call_weft_det(Fuzz& f) {
-  f.BeginOp(kOps[349]);
+  f.BeginOp(kOps[352]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -52,7 +177,7 @@ void Call_weft_det(Fuzz& f) {
 }
 
 void Call_weft_slogdet(Fuzz& f) {
-  f.BeginOp(kOps[350]);
+  f.BeginOp(kOps[353]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out_sign = f.Out<weft_tensor*>(false);
@@ -63,15 +188,107 @@ void Call_weft_slogdet(Fuzz& f) {
   f.Keep(out_logabsdet);
 }
 
+void Call_weft_logdet(Fuzz& f) {
+  f.BeginOp(kOps[354]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logdet(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_lu_solve(Fuzz& f) {
+  f.BeginOp(kOps[355]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const lu = f.Operand(0);
+  weft_tensor* const permutation = f.Operand(1);
+  weft_tensor* const b = f.Operand(2);
+  weft_lu_solve_opts* const opts = f.Options<weft_lu_solve_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LU_SOLVE_HAS_TRANSPOSE_A;
+    opts->transpose_a = static_cast<weft_lu_solve_transpose_a>(f.EnumAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_lu_solve(ctx, lu, permutation, b, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_geqrf(Fuzz& f) {
+  f.BeginOp(kOps[356]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out_reflectors = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_tau = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_geqrf(ctx, x, out_reflectors, out_tau))) return;
+  f.Keep(out_reflectors);
+  f.Keep(out_tau);
+}
+
+void Call_weft_ormqr(Fuzz& f) {
+  f.BeginOp(kOps[357]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const reflectors = f.Operand(0);
+  weft_tensor* const tau = f.Operand(1);
+  weft_tensor* const x = f.Operand(2);
+  weft_ormqr_opts* const opts = f.Options<weft_ormqr_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ORMQR_HAS_LEFT_SIDE;
+    opts->left_side = static_cast<int32_t>(f.BoolAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_ORMQR_HAS_ADJOINT;
+    opts->adjoint = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_ormqr(ctx, reflectors, tau, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_batch_norm_running(Fuzz& f) {
+  f.BeginOp(kOps[358]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_tensor* const offset = f.Operand(2);
+  weft_tensor* const running_mean = f.Operand(3);
+  weft_tensor* const running_variance = f.Operand(4);
+  weft_batch_norm_running_opts* const opts = f.Options<weft_batch_norm_running_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_BATCH_NORM_RUNNING_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_BATCH_NORM_RUNNING_HAS_EPSILON;
+    opts->epsilon = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_BATCH_NORM_RUNNING_HAS_MOMENTUM;
+    opts->momentum = f.DoubleAttr(2);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out_result = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_running_mean = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_running_variance = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_batch_norm_running(ctx, x, scale, offset, running_mean, running_variance, opts, out_result, out_running_mean, out_running_variance))) return;
+  f.Keep(out_result);
+  f.Keep(out_running_mean);
+  f.Keep(out_running_variance);
+}
+
 void Call_weft_pinv(Fuzz& f) {
-  f.BeginOp(kOps[351]);
+  f.BeginOp(kOps[359]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_pinv_opts* const opts = f.Options<weft_pinv_opts>();
   if (opts != nullptr) {
     if (f.Given(0)) opts->present |= WEFT_PINV_HAS_RTOL;
     opts->rtol = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
+    if (f.Given(1)) opts->present |= WEFT_PINV_HAS_ATOL;
+    opts->atol = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_PINV_HAS_HERMITIAN;
+    opts->hermitian = static_cast<int32_t>(f.BoolAttr(2));
+    opts->present ^= f.StrayBits(3);
   }
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
@@ -80,7 +297,7 @@ void Call_weft_pinv(Fuzz& f) {
 }
 
 void Call_weft_lstsq(Fuzz& f) {
-  f.BeginOp(kOps[352]);
+  f.BeginOp(kOps[360]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const a = f.Operand(0);
   weft_tensor* const b = f.Operand(1);
@@ -103,7 +320,7 @@ void Call_weft_lstsq(Fuzz& f) {
 }
 
 void Call_weft_matrix_rank(Fuzz& f) {
-  f.BeginOp(kOps[353]);
+  f.BeginOp(kOps[361]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_matrix_rank_opts* const opts = f.Options<weft_matrix_rank_opts>();
@@ -123,7 +340,7 @@ void Call_weft_matrix_rank(Fuzz& f) {
 }
 
 void Call_weft_matrix_norm(Fuzz& f) {
-  f.BeginOp(kOps[354]);
+  f.BeginOp(kOps[362]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_matrix_norm_opts* const opts = f.Options<weft_matrix_norm_opts>();
@@ -141,7 +358,7 @@ void Call_weft_matrix_norm(Fuzz& f) {
 }
 
 void Call_weft_cond(Fuzz& f) {
-  f.BeginOp(kOps[355]);
+  f.BeginOp(kOps[363]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_cond_opts* const opts = f.Options<weft_cond_opts>();
@@ -159,7 +376,7 @@ void Call_weft_cond(Fuzz& f) {
 }
 
 void Call_weft_cholesky_solve(Fuzz& f) {
-  f.BeginOp(kOps[356]);
+  f.BeginOp(kOps[364]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const factor = f.Operand(0);
   weft_tensor* const b = f.Operand(1);
@@ -176,7 +393,7 @@ void Call_weft_cholesky_solve(Fuzz& f) {
 }
 
 void Call_weft_cholesky_inverse(Fuzz& f) {
-  f.BeginOp(kOps[357]);
+  f.BeginOp(kOps[365]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const factor = f.Operand(0);
   weft_cholesky_inverse_opts* const opts = f.Options<weft_cholesky_inverse_opts>();
@@ -192,7 +409,7 @@ void Call_weft_cholesky_inverse(Fuzz& f) {
 }
 
 void Call_weft_matrix_exp(Fuzz& f) {
-  f.BeginOp(kOps[358]);
+  f.BeginOp(kOps[366]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -202,7 +419,7 @@ void Call_weft_matrix_exp(Fuzz& f) {
 }
 
 void Call_weft_householder_product(Fuzz& f) {
-  f.BeginOp(kOps[359]);
+  f.BeginOp(kOps[367]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const v = f.Operand(0);
   weft_tensor* const tau = f.Operand(1);
@@ -213,7 +430,7 @@ void Call_weft_householder_product(Fuzz& f) {
 }
 
 void Call_weft_tensorsolve(Fuzz& f) {
-  f.BeginOp(kOps[360]);
+  f.BeginOp(kOps[368]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const a = f.Operand(0);
   weft_tensor* const b = f.Operand(1);
@@ -224,7 +441,7 @@ void Call_weft_tensorsolve(Fuzz& f) {
 }
 
 void Call_weft_tensorinv(Fuzz& f) {
-  f.BeginOp(kOps[361]);
+  f.BeginOp(kOps[369]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const a = f.Operand(0);
   weft_tensorinv_opts* const opts = f.Options<weft_tensorinv_opts>();
@@ -240,7 +457,7 @@ void Call_weft_tensorinv(Fuzz& f) {
 }
 
 void Call_weft_ctc_loss(Fuzz& f) {
-  f.BeginOp(kOps[362]);
+  f.BeginOp(kOps[370]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const labels = f.Operand(1);
@@ -263,7 +480,7 @@ void Call_weft_ctc_loss(Fuzz& f) {
 }
 
 void Call_weft_einsum(Fuzz& f) {
-  f.BeginOp(kOps[363]);
+  f.BeginOp(kOps[371]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   size_t xs_count = 0;
   weft_tensor* const* const xs = f.Operands(0, &xs_count);
@@ -277,7 +494,7 @@ void Call_weft_einsum(Fuzz& f) {
 }
 
 void Call_weft_embedding_bag(Fuzz& f) {
-  f.BeginOp(kOps[364]);
+  f.BeginOp(kOps[372]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const table = f.Operand(0);
   weft_tensor* const ids = f.Operand(1);
@@ -300,7 +517,7 @@ void Call_weft_embedding_bag(Fuzz& f) {
 }
 
 void Call_weft_gru(Fuzz& f) {
-  f.BeginOp(kOps[365]);
+  f.BeginOp(kOps[373]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const h = f.Operand(1);
@@ -325,7 +542,7 @@ void Call_weft_gru(Fuzz& f) {
 }
 
 void Call_weft_histogram(Fuzz& f) {
-  f.BeginOp(kOps[366]);
+  f.BeginOp(kOps[374]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const edges = f.Operand(1);
@@ -343,7 +560,7 @@ void Call_weft_histogram(Fuzz& f) {
 }
 
 void Call_weft_lstm(Fuzz& f) {
-  f.BeginOp(kOps[367]);
+  f.BeginOp(kOps[375]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const h = f.Operand(1);
@@ -371,7 +588,7 @@ void Call_weft_lstm(Fuzz& f) {
 }
 
 void Call_weft_most_frequent(Fuzz& f) {
-  f.BeginOp(kOps[368]);
+  f.BeginOp(kOps[376]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_most_frequent_opts* const opts = f.Options<weft_most_frequent_opts>();
@@ -391,7 +608,7 @@ void Call_weft_most_frequent(Fuzz& f) {
 }
 
 void Call_weft_multi_head_attention(Fuzz& f) {
-  f.BeginOp(kOps[369]);
+  f.BeginOp(kOps[377]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const query = f.Operand(0);
   weft_tensor* const key = f.Operand(1);
@@ -420,7 +637,7 @@ void Call_weft_multi_head_attention(Fuzz& f) {
 }
 
 void Call_weft_rnn(Fuzz& f) {
-  f.BeginOp(kOps[370]);
+  f.BeginOp(kOps[378]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const h = f.Operand(1);
@@ -447,7 +664,7 @@ void Call_weft_rnn(Fuzz& f) {
 }
 
 void Call_weft_tensordot(Fuzz& f) {
-  f.BeginOp(kOps[371]);
+  f.BeginOp(kOps[379]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -464,7 +681,7 @@ void Call_weft_tensordot(Fuzz& f) {
 }
 
 void Call_weft_unique_consecutive_static(Fuzz& f) {
-  f.BeginOp(kOps[372]);
+  f.BeginOp(kOps[380]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t size = {};
@@ -488,7 +705,7 @@ void Call_weft_unique_consecutive_static(Fuzz& f) {
 }
 
 void Call_weft_weight_norm(Fuzz& f) {
-  f.BeginOp(kOps[373]);
+  f.BeginOp(kOps[381]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const v = f.Operand(0);
   weft_tensor* const g = f.Operand(1);
@@ -505,7 +722,7 @@ void Call_weft_weight_norm(Fuzz& f) {
 }
 
 void Call_weft_cartesian_prod(Fuzz& f) {
-  f.BeginOp(kOps[374]);
+  f.BeginOp(kOps[382]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   size_t inputs_count = 0;
   weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
@@ -516,7 +733,7 @@ void Call_weft_cartesian_prod(Fuzz& f) {
 }
 
 void Call_weft_combinations(Fuzz& f) {
-  f.BeginOp(kOps[375]);
+  f.BeginOp(kOps[383]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_combinations_opts* const opts = f.Options<weft_combinations_opts>();
@@ -534,7 +751,7 @@ void Call_weft_combinations(Fuzz& f) {
 }
 
 void Call_weft_eye(Fuzz& f) {
-  f.BeginOp(kOps[376]);
+  f.BeginOp(kOps[384]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   int64_t rows = {};
   rows = f.IntAttr(0);
@@ -555,7 +772,7 @@ void Call_weft_eye(Fuzz& f) {
 }
 
 void Call_weft_logspace(Fuzz& f) {
-  f.BeginOp(kOps[377]);
+  f.BeginOp(kOps[385]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   double start = {};
   start = f.DoubleAttr(0);
@@ -578,7 +795,7 @@ void Call_weft_logspace(Fuzz& f) {
 }
 
 void Call_weft_meshgrid(Fuzz& f) {
-  f.BeginOp(kOps[378]);
+  f.BeginOp(kOps[386]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   size_t inputs_count = 0;
   weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
@@ -595,7 +812,7 @@ void Call_weft_meshgrid(Fuzz& f) {
 }
 
 void Call_weft_tril_indices(Fuzz& f) {
-  f.BeginOp(kOps[379]);
+  f.BeginOp(kOps[387]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   int64_t rows = {};
   rows = f.IntAttr(0);
@@ -616,7 +833,7 @@ void Call_weft_tril_indices(Fuzz& f) {
 }
 
 void Call_weft_triu_indices(Fuzz& f) {
-  f.BeginOp(kOps[380]);
+  f.BeginOp(kOps[388]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   int64_t rows = {};
   rows = f.IntAttr(0);
@@ -637,7 +854,7 @@ void Call_weft_triu_indices(Fuzz& f) {
 }
 
 void Call_weft_window(Fuzz& f) {
-  f.BeginOp(kOps[381]);
+  f.BeginOp(kOps[389]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   int64_t count = {};
   count = f.IntAttr(0);
@@ -662,7 +879,7 @@ void Call_weft_window(Fuzz& f) {
 }
 
 void Call_weft_bernoulli_of(Fuzz& f) {
-  f.BeginOp(kOps[382]);
+  f.BeginOp(kOps[390]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const probability = f.Operand(0);
   weft_bernoulli_of_opts* const opts = f.Options<weft_bernoulli_of_opts>();
@@ -678,7 +895,7 @@ void Call_weft_bernoulli_of(Fuzz& f) {
 }
 
 void Call_weft_beta(Fuzz& f) {
-  f.BeginOp(kOps[383]);
+  f.BeginOp(kOps[391]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const alpha = f.Operand(0);
   weft_tensor* const beta = f.Operand(1);
@@ -695,7 +912,7 @@ void Call_weft_beta(Fuzz& f) {
 }
 
 void Call_weft_binomial(Fuzz& f) {
-  f.BeginOp(kOps[384]);
+  f.BeginOp(kOps[392]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const trials = f.Operand(0);
   weft_tensor* const probability = f.Operand(1);
@@ -712,7 +929,7 @@ void Call_weft_binomial(Fuzz& f) {
 }
 
 void Call_weft_cauchy(Fuzz& f) {
-  f.BeginOp(kOps[385]);
+  f.BeginOp(kOps[393]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const location = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -729,7 +946,7 @@ void Call_weft_cauchy(Fuzz& f) {
 }
 
 void Call_weft_dirichlet(Fuzz& f) {
-  f.BeginOp(kOps[386]);
+  f.BeginOp(kOps[394]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const alpha = f.Operand(0);
   weft_dirichlet_opts* const opts = f.Options<weft_dirichlet_opts>();
@@ -745,7 +962,7 @@ void Call_weft_dirichlet(Fuzz& f) {
 }
 
 void Call_weft_exponential(Fuzz& f) {
-  f.BeginOp(kOps[387]);
+  f.BeginOp(kOps[395]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const rate = f.Operand(0);
   weft_exponential_opts* const opts = f.Options<weft_exponential_opts>();
@@ -761,7 +978,7 @@ void Call_weft_exponential(Fuzz& f) {
 }
 
 void Call_weft_gamma(Fuzz& f) {
-  f.BeginOp(kOps[388]);
+  f.BeginOp(kOps[396]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const alpha = f.Operand(0);
   weft_gamma_opts* const opts = f.Options<weft_gamma_opts>();
@@ -779,7 +996,7 @@ void Call_weft_gamma(Fuzz& f) {
 }
 
 void Call_weft_geometric(Fuzz& f) {
-  f.BeginOp(kOps[389]);
+  f.BeginOp(kOps[397]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const probability = f.Operand(0);
   weft_geometric_opts* const opts = f.Options<weft_geometric_opts>();
@@ -795,7 +1012,7 @@ void Call_weft_geometric(Fuzz& f) {
 }
 
 void Call_weft_gumbel(Fuzz& f) {
-  f.BeginOp(kOps[390]);
+  f.BeginOp(kOps[398]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const location = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -812,7 +1029,7 @@ void Call_weft_gumbel(Fuzz& f) {
 }
 
 void Call_weft_laplace(Fuzz& f) {
-  f.BeginOp(kOps[391]);
+  f.BeginOp(kOps[399]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const location = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -829,7 +1046,7 @@ void Call_weft_laplace(Fuzz& f) {
 }
 
 void Call_weft_log_normal(Fuzz& f) {
-  f.BeginOp(kOps[392]);
+  f.BeginOp(kOps[400]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const mean = f.Operand(0);
   weft_tensor* const deviation = f.Operand(1);
@@ -846,7 +1063,7 @@ void Call_weft_log_normal(Fuzz& f) {
 }
 
 void Call_weft_multinomial(Fuzz& f) {
-  f.BeginOp(kOps[393]);
+  f.BeginOp(kOps[401]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const probabilities = f.Operand(0);
   int64_t count = {};
@@ -864,7 +1081,7 @@ void Call_weft_multinomial(Fuzz& f) {
 }
 
 void Call_weft_normal_of(Fuzz& f) {
-  f.BeginOp(kOps[394]);
+  f.BeginOp(kOps[402]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const mean = f.Operand(0);
   weft_tensor* const deviation = f.Operand(1);
@@ -881,7 +1098,7 @@ void Call_weft_normal_of(Fuzz& f) {
 }
 
 void Call_weft_poisson(Fuzz& f) {
-  f.BeginOp(kOps[395]);
+  f.BeginOp(kOps[403]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const rate = f.Operand(0);
   weft_poisson_opts* const opts = f.Options<weft_poisson_opts>();
@@ -897,7 +1114,7 @@ void Call_weft_poisson(Fuzz& f) {
 }
 
 void Call_weft_randint(Fuzz& f) {
-  f.BeginOp(kOps[396]);
+  f.BeginOp(kOps[404]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -919,7 +1136,7 @@ void Call_weft_randint(Fuzz& f) {
 }
 
 void Call_weft_randperm(Fuzz& f) {
-  f.BeginOp(kOps[397]);
+  f.BeginOp(kOps[405]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   int64_t count = {};
   count = f.IntAttr(0);
@@ -936,7 +1153,7 @@ void Call_weft_randperm(Fuzz& f) {
 }
 
 void Call_weft_truncated_normal(Fuzz& f) {
-  f.BeginOp(kOps[398]);
+  f.BeginOp(kOps[406]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -962,7 +1179,7 @@ void Call_weft_truncated_normal(Fuzz& f) {
 }
 
 void Call_weft_amp_non_finite_check_and_unscale(Fuzz& f) {
-  f.BeginOp(kOps[399]);
+  f.BeginOp(kOps[407]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const found = f.Operand(1);
@@ -976,7 +1193,7 @@ void Call_weft_amp_non_finite_check_and_unscale(Fuzz& f) {
 }
 
 void Call_weft_amp_update_scale(Fuzz& f) {
-  f.BeginOp(kOps[400]);
+  f.BeginOp(kOps[408]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const scale = f.Operand(0);
   weft_tensor* const tracker = f.Operand(1);
