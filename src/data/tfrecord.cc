@@ -79,27 +79,30 @@ struct Feature {
   std::string values;
 };
 
-bool ReadFloats(std::string_view list, Feature* feature) {
+// Gives each value of a list, its field 1, to `read`; false where one is refused or the list is cut short.
+template <typename Read>
+bool EachValue(std::string_view list, Read read) {
   Message message(list);
   uint32_t number = 0, wire = 0;
   std::string_view value;
   while (!message.done()) {
-    if (!message.Next(&number, &wire, &value)) return false;
-    if (number != 1) continue;
-    if (wire != Message::kFixed32 && (wire != Message::kBytes || value.size() % 4 != 0)) return false;
-    feature->values.append(value);
+    if (!message.Next(&number, &wire, &value) || (number == 1 && !read(wire, value))) return false;
   }
-  feature->count = static_cast<int64_t>(feature->values.size() / 4);
   return true;
 }
 
+bool ReadFloats(std::string_view list, Feature* feature) {
+  const bool whole = EachValue(list, [&](uint32_t wire, std::string_view value) {
+    if (wire != Message::kFixed32 && (wire != Message::kBytes || value.size() % 4 != 0)) return false;
+    feature->values.append(value);
+    return true;
+  });
+  feature->count = static_cast<int64_t>(feature->values.size() / 4);
+  return whole;
+}
+
 bool ReadIntegers(std::string_view list, Feature* feature) {
-  Message message(list);
-  uint32_t number = 0, wire = 0;
-  std::string_view value;
-  while (!message.done()) {
-    if (!message.Next(&number, &wire, &value)) return false;
-    if (number != 1) continue;
+  return EachValue(list, [&](uint32_t wire, std::string_view value) {
     if (wire != Message::kVarint && wire != Message::kBytes) return false;
     Message packed(value);
     while (!packed.done()) {
@@ -108,24 +111,19 @@ bool ReadIntegers(std::string_view list, Feature* feature) {
       feature->values.append(reinterpret_cast<const char*>(&integer), sizeof(integer));
       ++feature->count;
     }
-  }
-  return true;
+    return true;
+  });
 }
 
 bool ReadTexts(std::string_view list, Feature* feature) {
-  Message message(list);
-  uint32_t number = 0, wire = 0;
-  std::string_view value;
-  while (!message.done()) {
-    if (!message.Next(&number, &wire, &value)) return false;
-    if (number != 1) continue;
+  return EachValue(list, [&](uint32_t wire, std::string_view value) {
     if (wire != Message::kBytes) return false;
     const auto length = static_cast<int64_t>(value.size());
     if (feature->count++ == 0) feature->length = length;
     feature->ragged = feature->ragged || feature->length != length;
     feature->values.append(value);
-  }
-  return true;
+    return true;
+  });
 }
 
 bool ReadFeature(std::string_view bytes, Feature* feature) {
