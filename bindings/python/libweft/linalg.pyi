@@ -1,7 +1,7 @@
 """Linear algebra by NumPy's and the array API's names."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, overload
+from typing import Literal, NamedTuple, overload
 
 from ._ops import (
     det as det,
