@@ -187,7 +187,7 @@ class Use(unittest.TestCase):
         self.assertEqual(text_of(PATH).encode(), ctypes.string_at(at, length.value))
         self.assertEqual(length.value, len(ctypes.string_at(at)))  # NUL-terminated
         self.assertEqual(at, function(None))
-        self.assertLess(length.value, 2200 * 1000)  # some 3,700 bytes an operation and 1,000 each further function
+        self.assertLess(length.value, 2100 * 1000)  # some 3,700 bytes an operation and 1,000 each further function
 
     def test_threads_that_come_first_together_get_one_text(self):
         """Nobody waits for another thread, which a forked child would not have; a process of its own, whose first calls these are."""

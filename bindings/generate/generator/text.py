@@ -6,7 +6,7 @@ PATH = "include/c_api/weft_api.json"
 
 
 def dump(value, indent=0):
-    flat = json.dumps(value, ensure_ascii=False)
+    flat = json.dumps(value, ensure_ascii=False, separators=(",", ":"))  # the library carries every byte
     if len(flat) + indent <= WIDTH or not isinstance(value, (dict, list)):
         return flat
     if isinstance(value, list):
@@ -15,11 +15,11 @@ def dump(value, indent=0):
     # Keys of plain values share lines; what is long or nested gets its own.
     lines, line = [], ""
     for key, v in value.items():
-        piece = "%s: %s" % (json.dumps(key), dump(v, indent + 1))
+        piece = "%s:%s" % (json.dumps(key), dump(v, indent + 1))
         if line and ("\n" in piece or len(line) + len(piece) + indent > WIDTH):
             lines.append(line)
             line = ""
-        line += (", " if line else "") + piece
+        line += ("," if line else "") + piece
         if "\n" in piece:
             lines.append(line)
             line = ""
