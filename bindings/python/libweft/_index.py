@@ -80,8 +80,7 @@ def get(x, key):
     if len(masks) == 1 and all(
         isinstance(item, slice) and item == slice(None) for i, item in enumerate(items) if i != masks[0]
     ):
-        mask = items[masks[0]]
-        _mask_fits(x, mask, masks[0])
+        mask = _fitting(x, items[masks[0]], masks[0])
         if mask.shape:
             return boolean_mask(x, mask, masks[0])
         if masks[0] == 0:  # One truth value: everything as the only row, or no row.
@@ -89,12 +88,17 @@ def get(x, key):
     return _arrays(x, items)
 
 
-def _mask_fits(x, mask, axis):
-    if x.shape[axis : axis + mask.ndim] != mask.shape:
-        raise OutOfRange(
-            "a mask of shape %s does not fit axes %d to %d of shape %s"
-            % (list(mask.shape), axis, axis + mask.ndim - 1, list(x.shape))
-        )
+def _fitting(x, mask, axis):
+    """The mask. An axis of no elements fits any, as in NumPy: nothing is chosen."""
+    shape = x.shape[axis : axis + mask.ndim]
+    if mask.shape == shape:
+        return mask
+    if len(shape) == mask.ndim and all(m in (0, n) for m, n in zip(mask.shape, shape)):
+        return _ops.full(shape, False, dtype=_bool)
+    raise OutOfRange(
+        "a mask of shape %s does not fit axes %d to %d of shape %s"
+        % (list(mask.shape), axis, axis + mask.ndim - 1, list(x.shape))
+    )
 
 
 def _slices(x, items):
@@ -142,7 +146,7 @@ def _spread(x, items):
     out, axis = [], 0
     for item in items:
         if isinstance(item, Tensor) and item.dtype == _bool:
-            _mask_fits(x, item, axis)
+            item = _fitting(x, item, axis)
             rows = argwhere(item)
             if not item.shape:
                 raise InvalidArgument("a scalar truth value is no index here; use where()")
@@ -228,7 +232,7 @@ def put(x, key, value):
         and all(isinstance(item, slice) and item == slice(None) for item in items[1:])
     ):
         mask = items[0]
-        _mask_fits(x, mask, 0)
+        mask = _fitting(x, mask, 0)
         mask = mask.reshape(*mask.shape, *[1] * (x.ndim - mask.ndim))
         x.copy_from(_ops.where(mask, value, x))
         return

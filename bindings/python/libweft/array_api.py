@@ -52,6 +52,7 @@ _SAME = (
     "conj",
     "copysign",
     "cos",
+    "cosh",
     "exp",
     "floor_divide",
     "hypot",
@@ -65,7 +66,6 @@ _SAME = (
     "logical_not",
     "logical_or",
     "logical_xor",
-    "matmul",
     "maximum",
     "minimum",
     "nextafter",
@@ -73,6 +73,7 @@ _SAME = (
     "reciprocal",
     "signbit",
     "sin",
+    "sinh",
     "sqrt",
     "square",
     "tan",
@@ -90,7 +91,7 @@ def _also_complex(name):
     return applied
 
 
-for _name in ("acos", "acosh", "asinh", "atanh", "cosh", "expm1", "sinh", "tanh"):
+for _name in ("acos", "acosh", "asinh", "atanh", "expm1", "tanh"):
     globals()[_name] = _also_complex(_name)
 subtract, multiply, negative, remainder = _ops.sub, _ops.mul, _ops.neg, _ops.mod
 equal, not_equal, less, less_equal, greater, greater_equal = _ops.eq, _ops.ne, _ops.lt, _ops.le, _ops.gt, _ops.ge
@@ -364,7 +365,20 @@ def _reduction(name):
     return reduced
 
 
-all, any, max, min, mean = map(_reduction, ("all", "any", "max", "min", "mean"))
+max, min, mean = map(_reduction, ("max", "min", "mean"))
+
+
+def _of_truths(name):
+    reduced = _reduction(name)
+
+    def of_numbers(x, /, *, axis=None, keepdims=False):
+        return reduced(x if x.dtype == "bool" else x != 0, axis=axis, keepdims=keepdims)
+
+    of_numbers.__name__ = name
+    return of_numbers
+
+
+all, any = map(_of_truths, ("all", "any"))
 
 
 def _accumulated(x, dtype):
@@ -449,22 +463,33 @@ def diff(x, /, *, axis=-1, n=1, prepend=None, append=None):
     return _ops.diff(concat(parts, axis) if len(parts) > 1 else x, n=n, axis=axis)
 
 
+def _unique_flat(x):
+    """wf.unique of all elements, each NaN by itself; complex numbers by the ranks of their parts, the real ones first."""
+    x = x.reshape(-1)
+    if not x.dtype.is_complex:
+        return _unique(x, equal_nan=False)
+    first, second = (_unique(part, equal_nan=False) for part in (x.real, x.imag))
+    pairs = first[1].astype(int64) * second[0].shape[0] + second[1].astype(int64)
+    _, inverse, counts, indices = _unique(pairs)
+    return _ops.take(x, indices, axis=0), inverse, counts, indices
+
+
 def unique_values(x, /):
-    return _unique(x.reshape(-1))[0]
+    return _unique_flat(x)[0]
 
 
 def unique_counts(x, /):
-    found = _unique(x.reshape(-1))
+    found = _unique_flat(x)
     return _UniqueCounts(found[0], found[2].astype(int64))
 
 
 def unique_inverse(x, /):
-    found = _unique(x.reshape(-1))
+    found = _unique_flat(x)
     return _UniqueInverse(found[0], found[1].reshape(x.shape).astype(int64))
 
 
 def unique_all(x, /):
-    values, inverse, counts, indices = _unique(x.reshape(-1), equal_nan=False)
+    values, inverse, counts, indices = _unique_flat(x)
     return _UniqueAll(values, indices.astype(int64), inverse.reshape(x.shape).astype(int64), counts.astype(int64))
 
 
@@ -475,8 +500,14 @@ _UniqueInverse = _results("unique_inverse", ("values", "inverse_indices"))
 _UniqueAll = _results("unique_all", ("values", "indices", "inverse_indices", "counts"))
 
 
+def matmul(x1, x2, /):
+    return _ops.matmul(*_common([x1, x2]))
+
+
 def vecdot(x1, x2, /, *, axis=-1):
     x1, x2 = _common([x1, x2])
+    if x1.shape[axis] != x2.shape[axis]:
+        raise _Invalid("vecdot: axis %d has %d elements here and %d there" % (axis, x1.shape[axis], x2.shape[axis]))
     return _ops.sum(_ops.conj(x1) * x2 if x1.dtype.is_complex else x1 * x2, dims=axis)
 
 
