@@ -6,11 +6,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <random>
 #include <set>
 
 #include "src/ops/build.h"
 #include "src/ops/conv/conv_shape.h"
+#include "src/ops/parameter.h"
+#include "src/ops/reducer.h"
 #include "src/ops/registry.h"
 #include "tests/support/control_programs.h"
 #include "tests/support/op_programs.h"
@@ -191,6 +194,38 @@ TEST(Derivative, ForwardThroughLoopsIsWhatDifferencesSay) {
 }
 
 // Hessian times vector: forward over backward, and backward of a product with backward.
+// Forward mode picks the tangents of the largest elements also where they are infinite: an infinity is no factor of the others' zeros.
+TEST(Derivative, ForwardOfInfiniteExtremes) {
+  constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
+  struct Row {
+    double x[3], largest, smallest;
+  };
+  constexpr double kTangent[] = {3, 5, 11};
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16}) {
+    for (const Row& row : {Row{{kInf, 1, -kInf}, 3, 11}, {{kInf, kInf, 0}, 4, 11}, {{-kInf, -kInf, -kInf}, 19.0 / 3, 19.0 / 3},
+                           {{-kInf, 2, kInf}, 11, 3}, {{kNan, kInf, 0}, kNan, kNan}}) {
+      for (const bool largest : {true, false}) {
+        Builder b;
+        const Value x = ops::Parameter(Type::Tensor(dtype, {3}));
+        const Value y = ops::Reduce(b, x, largest ? ops::Reducer::kMax : ops::Reducer::kMin, {0});
+        const auto f = Function::Create("f", {x}, {y});
+        const auto jvp = Jvp(All(*f));
+        ASSERT_TRUE(jvp.ok()) << jvp.status();
+        Tensors given = {HostTensor(dtype, {3}), HostTensor(dtype, {3})};
+        for (int64_t i = 0; i < 3; ++i) {
+          given[0].SetDouble(i, row.x[i]);
+          given[1].SetDouble(i, kTangent[i]);
+        }
+        const auto found = reference::Interpret(**jvp, given);
+        ASSERT_TRUE(found.ok()) << found.status();
+        const double slope = (*found)[0].GetDouble(0), right = largest ? row.largest : row.smallest;
+        EXPECT_TRUE(std::isnan(right) ? std::isnan(slope) : std::abs(slope - right) <= 0.02 * right)
+            << slope << " instead of " << right << (largest ? ", largest of " : ", smallest of ") << row.x[0] << " " << row.x[1] << " " << row.x[2];
+      }
+    }
+  }
+}
+
 TEST(Derivative, OfDerivatives) {
   const auto f = MakeFunction("f", {kRow, kNumber}, [](Builder& b, const std::vector<Value>& p) {
     const Value y = ops::Mul(b, ops::Exp(b, p[0]), ops::BroadcastTo(b, ops::Tanh(b, p[1]), {3}));

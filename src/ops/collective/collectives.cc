@@ -207,11 +207,11 @@ Values Read(StableHloOp& op) {
 }
 
 // The gradient of a maximum or minimum: equal extremes of a group share it; NaN is no extreme, and all get it (as reduce
-// has it).
+// has it, and with no infinite factor, as there).
 Value ExtremeGradient(Builder& b, const Value& x, const Value& y, const Value& g, const Attrs& sums) {
   const Value nan = IsNan(b, y), won = Either(b, Compare(b, Direction::kEq, x, y), nan), zero = FullLike(b, x, 0);
   const Value count = Call(b, kOp_all_reduce, {Select(b, won, FullLike(b, x, 1), zero)}, sums);
-  return Select(b, nan, Mul(b, g, y), Select(b, won, Div(b, g, count), zero));
+  return Select(b, nan, Mul(b, g, Select(b, nan, y, zero)), Select(b, won, Div(b, g, count), zero));
 }
 
 // Each process's cotangent is of its own result: what a share has done for others, their cotangents say.

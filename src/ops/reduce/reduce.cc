@@ -53,8 +53,10 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
       Value won = Either(b, Compare(b, Direction::kEq, x, y), nan);
       Value zero = FullLike(b, x, 0);
       Value count = Reduce(b, Select(b, won, FullLike(b, x, 1), zero), Reducer::kSum, axes);
-      // Times g, also where that makes no difference: rules are linear in the cotangent.
-      grads[0] = Select(b, nan, Mul(b, g, y), Select(b, won, Div(b, g, Unreduce(b, count, x.dims(), axes)), zero));
+      // Times g, also where that makes no difference: rules are linear in the cotangent. An infinite extreme must be no factor: forward
+      // mode multiplies the zeros that another choice leaves by it.
+      const Value spoilt = Mul(b, g, Select(b, nan, y, zero));
+      grads[0] = Select(b, nan, spoilt, Select(b, won, Div(b, g, Unreduce(b, count, x.dims(), axes)), zero));
       break;
     }
     default: break;
