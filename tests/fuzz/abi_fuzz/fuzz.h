@@ -111,7 +111,7 @@ struct Settings {
   int only = -1;  // a function's number
   std::string record, folder;
   std::vector<std::string> skip;
-  bool table = false, trace = false, test_hang = false;
+  bool table = false, trace = false, guard = false, test_hang = false, test_overrun = false;
 };
 extern Settings g_settings;
 extern std::atomic<int64_t> g_failures;

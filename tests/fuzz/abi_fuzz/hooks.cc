@@ -1,14 +1,17 @@
 // What the library waits for and allocates, seen where it asks the C library: this program's functions come before the C
-// library's. Counts waits while a call of the fuzzer's runs on the thread, and makes single allocations fail. Sanitizers bring
+// library's. Counts waits while a call of the fuzzer's runs on the thread, makes single allocations fail, and takes memory from
+// the heap of guard.h where that is asked for. Sanitizers bring
 // functions of their own in these places, and nothing is counted there; under AddressSanitizer C++ allocations fail.
 #include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdarg>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 #include "tests/fuzz/abi_fuzz/fuzz.h"
+#include "tests/fuzz/abi_fuzz/guard.h"
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
@@ -93,6 +96,10 @@ void operator delete[](void* memory, std::align_val_t, const std::nothrow_t&) no
 namespace {
 
 using weft::fuzz::FailsNow;
+using weft::fuzz::Guarded;
+using weft::fuzz::GuardGive;
+using weft::fuzz::GuardSizeOf;
+using weft::fuzz::GuardTake;
 using weft::fuzz::t_hooks;
 using weft::fuzz::Wait;
 
@@ -181,10 +188,41 @@ void* __libc_malloc(size_t);
 void* __libc_calloc(size_t, size_t);
 void* __libc_realloc(void*, size_t);
 void* __libc_memalign(size_t, size_t);
-void* malloc(size_t size) { return FailsNow() ? nullptr : __libc_malloc(size); }
-void* calloc(size_t count, size_t size) { return FailsNow() ? nullptr : __libc_calloc(count, size); }
-void* realloc(void* memory, size_t size) { return size != 0 && FailsNow() ? nullptr : __libc_realloc(memory, size); }
-void* memalign(size_t align, size_t size) { return FailsNow() ? nullptr : __libc_memalign(align, size); }
+void __libc_free(void*);
+void* malloc(size_t size) {
+  if (FailsNow()) return nullptr;
+  return Guarded() ? GuardTake(1, size) : __libc_malloc(size);
+}
+void* calloc(size_t count, size_t size) {
+  if (FailsNow()) return nullptr;
+  size_t bytes;
+  if (!Guarded() || __builtin_mul_overflow(count, size, &bytes)) return __libc_calloc(count, size);
+  void* const memory = GuardTake(1, bytes);
+  if (memory != nullptr) std::memset(memory, 0, bytes);
+  return memory;
+}
+void* realloc(void* memory, size_t size) {
+  if (size != 0 && FailsNow()) return nullptr;
+  if (!Guarded()) return __libc_realloc(memory, size);
+  void* const moved = size == 0 && memory != nullptr ? nullptr : GuardTake(1, size);
+  if (moved == nullptr && size != 0) return nullptr;
+  if (moved != nullptr && memory != nullptr) std::memcpy(moved, memory, std::min(size, GuardSizeOf(memory)));
+  GuardGive(memory);
+  return moved;
+}
+void free(void* memory) {
+  const int before = errno;
+  Guarded() ? GuardGive(memory) : __libc_free(memory);
+  errno = before;
+}
+size_t malloc_usable_size(void* memory) {
+  static auto* const hidden = Hidden<size_t(void*)>("malloc_usable_size");
+  return memory == nullptr ? 0 : Guarded() ? GuardSizeOf(memory) : hidden(memory);
+}
+void* memalign(size_t align, size_t size) {
+  if (FailsNow()) return nullptr;
+  return Guarded() ? GuardTake(align, size) : __libc_memalign(align, size);
+}
 void* aligned_alloc(size_t align, size_t size) { return memalign(align, size); }
 int posix_memalign(void** out, size_t align, size_t size) {
   void* const memory = memalign(align, size);

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "tests/fuzz/abi_fuzz/fuzz.h"
+#include "tests/fuzz/abi_fuzz/guard.h"
 
 namespace weft::fuzz {
 namespace {
@@ -312,7 +313,8 @@ void WriteRecord(const std::vector<Seen>& seen) {
 
 constexpr char kUsage[] =
     "usage: weft_abi_fuzz [--seconds S | --calls N] [--seed N] [--threads N] [--epoch N] [--epoch-calls N] [--only FUNCTION]\n"
-    "                     [--skip FUNCTION]... [--hang S] [--starve N] [--cpu N] [--fork N] [--record FILE] [--table] [--trace]\n\n"
+    "                     [--skip FUNCTION]... [--hang S] [--starve N] [--cpu N] [--fork N] [--guard] [--record FILE] [--table]\n"
+    "                     [--trace]\n\n"
     "Calls every exported function with valid and hostile arguments. An epoch is so many calls of each thread in one world, which\n"
     "is taken down after it; --epoch begins with that one. With --threads 1 a run is the same every time.\n"
     "  --only, --skip every other call is of this function, or none (to look behind a finding)\n"
@@ -320,6 +322,7 @@ constexpr char kUsage[] =
     "  --starve N     in one of N calls an allocation fails (16; 0: never)\n"
     "  --cpu N        one of N calls goes to a context that compiles (1000)\n"
     "  --fork N       after one of N calls of the first thread the process forks, and its child calls on (5000; 0: never)\n"
+    "  --guard        writes behind blocks and into freed ones are failures, those of kernels made at run time and of Fortran, too\n"
     "  --record FILE  what was seen of each function, as JSON\n"
     "  --table        the same for people\n"
     "  --trace        every call that can fail, as it returns\n";
@@ -333,6 +336,14 @@ bool Read(int argc, char** argv) {
     }
     if (name == "--trace") {
       g_settings.trace = true;
+      continue;
+    }
+    if (name == "--guard") {
+      g_settings.guard = true;
+      continue;
+    }
+    if (name == "--test-overrun") {
+      g_settings.test_overrun = true;
       continue;
     }
     if (name == "--test-hang") {
@@ -364,6 +375,14 @@ bool Read(int argc, char** argv) {
   return g_settings.threads > 0 && g_settings.cpu > 0 && g_settings.epoch_calls > 0;
 }
 
+// What --guard is to find.
+void WriteBehind() {
+  volatile char* const block = static_cast<char*>(std::malloc(7));
+  if (block == nullptr) return;
+  block[7] = 1;
+  std::free(const_cast<char*>(block));
+}
+
 // A folder of its own, where relative names end up as well.
 void MakeFolder() {
   std::string folder = (std::filesystem::temp_directory_path() / "weft_abi_fuzz_XXXXXX").string();
@@ -384,8 +403,15 @@ int Main(int argc, char** argv) {
     std::fputs(kUsage, stderr);
     return 2;
   }
+  if (g_settings.guard && !Guarded()) {  // from its first block on
+    setenv("WEFT_FUZZ_GUARD", "1", 1);
+    if (HooksWork()) execv("/proc/self/exe", argv);
+    std::fputs("weft_abi_fuzz: --guard does not go with a sanitizer, which has a heap of its own\n", stderr);
+    return 2;
+  }
   MakeFolder();
   InstallWatch();
+  if (g_settings.test_overrun) WriteBehind();
   if (!HooksWork()) g_settings.fork = 0;  // a sanitizer's own threads and locks do not survive a fork
   if (!AllocationsFail()) g_settings.starve = 0;
   std::vector<std::unique_ptr<Busy>> busy;
