@@ -225,6 +225,7 @@ static int run(weft_context* ctx, weft_mesh* mesh, int kind, weft_dtype dtype, c
   MUST(weft_function_begin(ctx, "talks", WEFT_STRLEN, &input, 1, &body, &px));
   if (talk(body, kind, axes, px, &py) != NULL) exit(1);
   MUST(weft_function_end(body, &py, 1, &function));
+  weft_context_release(body);
   MUST(weft_tensor_from_host_sharded(mesh, in_spec, WEFT_STRLEN, WEFT_F32, DIMS(ROWS, COLUMNS), host, sizeof host, &f));
   MUST(weft_convert(ctx, f, dtype, &x));
   if (grads != NULL) MUST(weft_tensor_require_grad(x, 1));
