@@ -2440,6 +2440,7 @@ typedef struct wf_unique_static_args {
   weft_tensor** out_indices WF_DEFAULT(NULL);
   double fill WF_DEFAULT(WF_NO_DOUBLE);
   int32_t equal_nan WF_DEFAULT(WF_NO_BOOL);
+  int64_t axis WF_DEFAULT(WF_NO_INT);
 } wf_unique_static_args;
 WF_INLINE weft_tensor* wf_unique_static_at(weft_scope* s, const char* file, int line, wf_unique_static_args a) {
   weft_tensor* r0 = NULL;
@@ -2459,6 +2460,10 @@ WF_INLINE weft_tensor* wf_unique_static_at(weft_scope* s, const char* file, int 
     o.present |= WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN;
     o.equal_nan = a.equal_nan;
   }
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_UNIQUE_STATIC_HAS_AXIS;
+    o.axis = a.axis;
+  }
   error = weft_unique_static(ctx, a.x, a.size, &o, &r0, a.out_count != NULL ? &r1 : NULL, a.out_inverse != NULL ? &r2 : NULL, a.out_counts != NULL ? &r3 : NULL, a.out_indices != NULL ? &r4 : NULL);
   failed = error != NULL;
   r0 = weft_scope_adopt(s, error, r0);
@@ -2470,7 +2475,7 @@ WF_INLINE weft_tensor* wf_unique_static_at(weft_scope* s, const char* file, int 
   return r0;
 }
 #define wf_unique_static(s, ...) \
-  WF_CALL(wf_unique_static_at((s), __FILE__, __LINE__, WF_MAKE(wf_unique_static_args, (.out_values = NULL, .out_count = NULL, .out_inverse = NULL, .out_counts = NULL, .out_indices = NULL, .fill = WF_NO_DOUBLE, .equal_nan = WF_NO_BOOL,), __VA_ARGS__)))
+  WF_CALL(wf_unique_static_at((s), __FILE__, __LINE__, WF_MAKE(wf_unique_static_args, (.out_values = NULL, .out_count = NULL, .out_inverse = NULL, .out_counts = NULL, .out_indices = NULL, .fill = WF_NO_DOUBLE, .equal_nan = WF_NO_BOOL, .axis = WF_NO_INT,), __VA_ARGS__)))
 
 typedef struct wf_cholesky_args {
   WF_BEGIN
@@ -7923,6 +7928,7 @@ typedef struct wf_unique_consecutive_static_args {
   weft_tensor** out_inverse WF_DEFAULT(NULL);
   weft_tensor** out_counts WF_DEFAULT(NULL);
   double fill WF_DEFAULT(WF_NO_DOUBLE);
+  int64_t axis WF_DEFAULT(WF_NO_INT);
 } wf_unique_consecutive_static_args;
 WF_INLINE weft_tensor* wf_unique_consecutive_static_at(weft_scope* s, const char* file, int line, wf_unique_consecutive_static_args a) {
   weft_tensor* r0 = NULL;
@@ -7937,6 +7943,10 @@ WF_INLINE weft_tensor* wf_unique_consecutive_static_at(weft_scope* s, const char
     o.present |= WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_FILL;
     o.fill = a.fill;
   }
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_AXIS;
+    o.axis = a.axis;
+  }
   error = weft_unique_consecutive_static(ctx, a.x, a.size, &o, &r0, a.out_count != NULL ? &r1 : NULL, a.out_inverse != NULL ? &r2 : NULL, a.out_counts != NULL ? &r3 : NULL);
   failed = error != NULL;
   r0 = weft_scope_adopt(s, error, r0);
@@ -7947,7 +7957,7 @@ WF_INLINE weft_tensor* wf_unique_consecutive_static_at(weft_scope* s, const char
   return r0;
 }
 #define wf_unique_consecutive_static(s, ...) \
-  WF_CALL(wf_unique_consecutive_static_at((s), __FILE__, __LINE__, WF_MAKE(wf_unique_consecutive_static_args, (.out_values = NULL, .out_count = NULL, .out_inverse = NULL, .out_counts = NULL, .fill = WF_NO_DOUBLE,), __VA_ARGS__)))
+  WF_CALL(wf_unique_consecutive_static_at((s), __FILE__, __LINE__, WF_MAKE(wf_unique_consecutive_static_args, (.out_values = NULL, .out_count = NULL, .out_inverse = NULL, .out_counts = NULL, .fill = WF_NO_DOUBLE, .axis = WF_NO_INT,), __VA_ARGS__)))
 
 typedef struct wf_weight_norm_args {
   WF_BEGIN

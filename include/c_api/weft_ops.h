@@ -2094,7 +2094,8 @@ typedef struct weft_sort_opts {
 WEFT_API void weft_sort_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* The elements along one axis in ascending or descending order; equal ones keep their order. NaN counts as larger than
- * everything, so it comes last, or first of a descending order. The gradient follows the elements.
+ * everything, so it comes last, or first of a descending order. A scalar stays as it is. The gradient follows the
+ * elements.
  *   x: operand; any type but complex
  *   axis: axis to sort along; negative counts from the end; integer; default -1
  *   descending: the largest first; 0 or 1; default false
@@ -2122,7 +2123,7 @@ WEFT_API void weft_top_k_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* The k largest elements along one axis, the largest first, and their positions as i32; with largest=false the
  * smallest, the smallest first. Of equal elements the one that stands first comes first. NaN counts as larger than
- * everything. The gradient follows the elements.
+ * everything; a scalar is as one element in a row. The gradient follows the elements.
  *   x: operand; any type but complex
  *   k: how many, at most the size of the axis; integer
  *   axis: axis to look along; negative counts from the end; integer; default -1
@@ -2240,6 +2241,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_nonzero_static(weft_context* ctx, weft_t
 
 #define WEFT_UNIQUE_STATIC_HAS_FILL ((uint64_t)1 << 0)
 #define WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN ((uint64_t)1 << 1)
+#define WEFT_UNIQUE_STATIC_HAS_AXIS ((uint64_t)1 << 2)
 /* Optional attributes of weft_unique_static. A bit in present says that a field counts; others keep their defaults.
  * Since 1.1.
  */
@@ -2249,21 +2251,25 @@ typedef struct weft_unique_static_opts {
   uint64_t present;
   double fill;
   int32_t equal_nan;
-  int32_t reserved;
+  int32_t reserved_axis;
+  int64_t axis;
 } weft_unique_static_opts;
-#define WEFT_UNIQUE_STATIC_OPTS_INIT {sizeof(weft_unique_static_opts), NULL, 0, 0, 0, 0}
+#define WEFT_UNIQUE_STATIC_OPTS_INIT {sizeof(weft_unique_static_opts), NULL, 0, 0, 0, 0, 0}
 WEFT_API void weft_unique_static_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* The different elements of x in ascending order, as one dimension of the given size; behind the last one stands fill.
  * count says how many there are, those without room included. inverse, of x's shape, is where in the values each
  * element is; counts is how often each value is there, and 0 behind the last; indices is where in x, counted in
- * row-major order, it stands first, and -1 behind the last. 0 and -0 are one value, NaN comes last. Never waits; the
- * gradient of a value goes to the element that stands first. JAX's unique with a size. See weft_unique for as many
- * values as there are.
+ * row-major order, it stands first, and -1 behind the last. With an axis, slices along it take the elements' place:
+ * values has the size along the axis, in lexicographic order, inverse is a row. 0 and -0 are one value, NaN comes last.
+ * Never waits; the gradient of a value goes to the element that stands first. JAX's unique with a size. See weft_unique
+ * for as many values as there are.
  *   x: operand; any type but complex
  *   size: how many there is room for; what does not fit is left out; integer
  *   fill: what stands behind the last value, a number of x's type; number; default 0
  *   equal_nan: all NaN are one value, as in NumPy; else each is one of its own, as in PyTorch; 0 or 1; default true
+ *   axis: the slices along this axis are compared, each as a whole; negative counts from the end; absent: elements;
+ *   integer; absent unless given
  * Results that are not wanted may be NULL, but not all of them.
  * Fluent: values = wf_unique_static(s, labels, 10);
  * StableHLO: weft.unique_static. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
@@ -4015,8 +4021,8 @@ typedef struct weft_allclose_opts {
 WEFT_API void weft_allclose_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Whether isclose is true of all elements, a bool; true of none.
- *   x: first operand; any real number
- *   y: second operand; any real number
+ *   x: first operand; any type
+ *   y: second operand; any type
  *   rtol: tolerance relative to y, at least 0; number; default 1e-5
  *   atol: tolerance as it is, at least 0; number; default 1e-8
  *   equal_nan: NaN is close to NaN; 0 or 1; default false
@@ -4075,8 +4081,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_floor_divide(weft_context* ctx, weft_ten
 
 /* The larger number, elementwise with NumPy broadcasting; a number beats NaN, unlike in maximum. The gradient goes to
  * the one that is taken, half of it to each where they are equal.
- *   x: first operand; any real number
- *   y: second operand; any real number
+ *   x: first operand; any type but complex
+ *   y: second operand; any type but complex
  * Fluent: z = wf_fmax(s, x, y);
  * StableHLO: weft.fmax. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.2.
@@ -4086,8 +4092,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_fmax(weft_context* ctx, weft_tensor* x, 
 
 /* The smaller number, elementwise with NumPy broadcasting; a number beats NaN, unlike in minimum. The gradient goes to
  * the one that is taken, half of it to each where they are equal.
- *   x: first operand; any real number
- *   y: second operand; any real number
+ *   x: first operand; any type but complex
+ *   y: second operand; any type but complex
  * Fluent: z = wf_fmin(s, x, y);
  * StableHLO: weft.fmin. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.2.
@@ -4168,8 +4174,8 @@ WEFT_API void weft_isclose_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* True where x and y are equal or |x - y| <= atol + rtol |y|, elementwise with NumPy broadcasting; gives bool.
  * Infinities are close to themselves alone.
- *   x: first operand; any real number
- *   y: second operand; any real number
+ *   x: first operand; any type
+ *   y: second operand; any type
  *   rtol: tolerance relative to y, at least 0; number; default 1e-5
  *   atol: tolerance as it is, at least 0; number; default 1e-8
  *   equal_nan: NaN is close to NaN; 0 or 1; default false
@@ -6172,7 +6178,7 @@ WEFT_API void weft_im2col_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* The windows of channels-last data as rows: [batch, windows, features times elements of a window], a feature's
  * elements together. PyTorch's unfold, transposed.
- *   x: [batch, spatial…, features]; float, signed integer, unsigned integer, complex
+ *   x: [batch, spatial…, features]; any type
  *   window: size of the window in each spatial dimension; list of integers
  *   strides: step of the window; absent: 1; list of integers; absent unless given
  *   pads: padding before and after each spatial dimension: [low0, high0, low1, …]; absent: 0; list of integers; absent
@@ -8097,6 +8103,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tensordot(weft_context* ctx, weft_tensor
     weft_tensor** out) WEFT_NOEXCEPT;
 
 #define WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_FILL ((uint64_t)1 << 0)
+#define WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_AXIS ((uint64_t)1 << 1)
 /* Optional attributes of weft_unique_consecutive_static. A bit in present says that a field counts; others keep their
  * defaults. Since 1.2.
  */
@@ -8105,17 +8112,21 @@ typedef struct weft_unique_consecutive_static_opts {
   const void* next; /* NULL */
   uint64_t present;
   double fill;
+  int64_t axis;
 } weft_unique_consecutive_static_opts;
-#define WEFT_UNIQUE_CONSECUTIVE_STATIC_OPTS_INIT {sizeof(weft_unique_consecutive_static_opts), NULL, 0, 0}
+#define WEFT_UNIQUE_CONSECUTIVE_STATIC_OPTS_INIT {sizeof(weft_unique_consecutive_static_opts), NULL, 0, 0, 0}
 WEFT_API void weft_unique_consecutive_static_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* The first element of each run of equal ones of x, read as a row, as one dimension of the given size; behind the last
  * one stands fill. count says how many there are, those without room included; inverse, of x's shape, in which run each
  * element is; counts how long each run is, and 0 behind the last. NaN equals nothing. Never waits; the gradient of a
- * value goes to the first element of its run.
+ * value goes to the first element of its run. With an axis, slices along it take the elements' place, and inverse is a
+ * row.
  *   x: operand; any type but complex
  *   size: how many there is room for; what does not fit is left out; integer
  *   fill: what stands behind the last value, a number of x's type; number; default 0
+ *   axis: the slices along this axis are compared, each as a whole; negative counts from the end; absent: elements;
+ *   integer; absent unless given
  * Results that are not wanted may be NULL, but not all of them.
  * Fluent: values = wf_unique_consecutive_static(s, labels, 10);
  * StableHLO: weft.unique_consecutive_static. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED,

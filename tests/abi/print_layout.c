@@ -682,7 +682,8 @@ static void part_3(void) {
   OFFSET(weft_unique_static_opts, present);
   OFFSET(weft_unique_static_opts, fill);
   OFFSET(weft_unique_static_opts, equal_nan);
-  OFFSET(weft_unique_static_opts, reserved);
+  OFFSET(weft_unique_static_opts, reserved_axis);
+  OFFSET(weft_unique_static_opts, axis);
   SIZE(weft_cholesky_opts);
   OFFSET(weft_cholesky_opts, struct_size);
   OFFSET(weft_cholesky_opts, next);
@@ -816,10 +817,10 @@ static void part_3(void) {
   OFFSET(weft_batch_norm_inference_opts, struct_size);
   OFFSET(weft_batch_norm_inference_opts, next);
   OFFSET(weft_batch_norm_inference_opts, present);
-  OFFSET(weft_batch_norm_inference_opts, axis);
 }
 
 static void part_4(void) {
+  OFFSET(weft_batch_norm_inference_opts, axis);
   OFFSET(weft_batch_norm_inference_opts, epsilon);
   SIZE(weft_cross_entropy_opts);
   OFFSET(weft_cross_entropy_opts, struct_size);
@@ -1019,10 +1020,10 @@ static void part_4(void) {
   OFFSET(weft_softmin_opts, present);
   OFFSET(weft_softmin_opts, axis);
   SIZE(weft_softplus_beta_opts);
-  OFFSET(weft_softplus_beta_opts, struct_size);
 }
 
 static void part_5(void) {
+  OFFSET(weft_softplus_beta_opts, struct_size);
   OFFSET(weft_softplus_beta_opts, next);
   OFFSET(weft_softplus_beta_opts, present);
   OFFSET(weft_softplus_beta_opts, beta);
@@ -1222,10 +1223,10 @@ static void part_5(void) {
   SIZE(weft_as_strided_scatter_opts);
   OFFSET(weft_as_strided_scatter_opts, struct_size);
   OFFSET(weft_as_strided_scatter_opts, next);
-  OFFSET(weft_as_strided_scatter_opts, present);
 }
 
 static void part_6(void) {
+  OFFSET(weft_as_strided_scatter_opts, present);
   OFFSET(weft_as_strided_scatter_opts, offset);
   SIZE(weft_diag_opts);
   OFFSET(weft_diag_opts, struct_size);
@@ -1425,10 +1426,10 @@ static void part_6(void) {
   OFFSET(weft_resize_opts, antialias);
   OFFSET(weft_resize_opts, reserved);
   SIZE(weft_addmm_opts);
-  OFFSET(weft_addmm_opts, struct_size);
 }
 
 static void part_7(void) {
+  OFFSET(weft_addmm_opts, struct_size);
   OFFSET(weft_addmm_opts, next);
   OFFSET(weft_addmm_opts, present);
   OFFSET(weft_addmm_opts, alpha);
@@ -1628,10 +1629,10 @@ static void part_7(void) {
   OFFSET(weft_cond_opts, p);
   SIZE(weft_cholesky_solve_opts);
   OFFSET(weft_cholesky_solve_opts, struct_size);
-  OFFSET(weft_cholesky_solve_opts, next);
 }
 
 static void part_8(void) {
+  OFFSET(weft_cholesky_solve_opts, next);
   OFFSET(weft_cholesky_solve_opts, present);
   OFFSET(weft_cholesky_solve_opts, lower);
   OFFSET(weft_cholesky_solve_opts, reserved);
@@ -1711,6 +1712,7 @@ static void part_8(void) {
   OFFSET(weft_unique_consecutive_static_opts, next);
   OFFSET(weft_unique_consecutive_static_opts, present);
   OFFSET(weft_unique_consecutive_static_opts, fill);
+  OFFSET(weft_unique_consecutive_static_opts, axis);
   SIZE(weft_weight_norm_opts);
   OFFSET(weft_weight_norm_opts, struct_size);
   OFFSET(weft_weight_norm_opts, next);
@@ -1830,11 +1832,11 @@ static void part_8(void) {
   OFFSET(weft_gumbel_opts, present);
   OFFSET(weft_gumbel_opts, shape);
   OFFSET(weft_gumbel_opts, shape_count);
-  SIZE(weft_laplace_opts);
-  OFFSET(weft_laplace_opts, struct_size);
 }
 
 static void part_9(void) {
+  SIZE(weft_laplace_opts);
+  OFFSET(weft_laplace_opts, struct_size);
   OFFSET(weft_laplace_opts, next);
   OFFSET(weft_laplace_opts, present);
   OFFSET(weft_laplace_opts, shape);
@@ -2033,11 +2035,11 @@ static void part_9(void) {
   VALUE(WEFT_OPEN_COPY);
   VALUE(WEFT_OPEN_MAP);
   VALUE(WEFT_OPEN_AUTO);
-  SIZE(weft_verify);
-  VALUE(WEFT_VERIFY_USE);
 }
 
 static void part_10(void) {
+  SIZE(weft_verify);
+  VALUE(WEFT_VERIFY_USE);
   VALUE(WEFT_VERIFY_ALL);
   VALUE(WEFT_VERIFY_OFF);
   SIZE(weft_tied);
@@ -2236,11 +2238,11 @@ static void part_10(void) {
   VALUE(WEFT_NANQUANTILE_INTERPOLATION_LOWER);
   VALUE(WEFT_NANQUANTILE_INTERPOLATION_HIGHER);
   VALUE(WEFT_NANQUANTILE_INTERPOLATION_NEAREST);
-  VALUE(WEFT_NANQUANTILE_INTERPOLATION_MIDPOINT);
-  SIZE(weft_index_reduce_reducer);
 }
 
 static void part_11(void) {
+  VALUE(WEFT_NANQUANTILE_INTERPOLATION_MIDPOINT);
+  SIZE(weft_index_reduce_reducer);
   VALUE(WEFT_INDEX_REDUCE_REDUCER_SUM);
   VALUE(WEFT_INDEX_REDUCE_REDUCER_PROD);
   VALUE(WEFT_INDEX_REDUCE_REDUCER_MAX);
@@ -2432,18 +2434,19 @@ static void part_11(void) {
   VALUE(WEFT_NONZERO_STATIC_HAS_FILL);
   VALUE(WEFT_UNIQUE_STATIC_HAS_FILL);
   VALUE(WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN);
+  VALUE(WEFT_UNIQUE_STATIC_HAS_AXIS);
   VALUE(WEFT_CHOLESKY_HAS_LOWER);
   VALUE(WEFT_DOT_GENERAL_HAS_DTYPE);
   VALUE(WEFT_DOT_GENERAL_HAS_PRECISION);
   VALUE(WEFT_MATMUL_HAS_DTYPE);
   VALUE(WEFT_MATMUL_HAS_PRECISION);
   VALUE(WEFT_TRIANGULAR_SOLVE_HAS_LEFT_SIDE);
-  VALUE(WEFT_TRIANGULAR_SOLVE_HAS_LOWER);
-  VALUE(WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL);
-  VALUE(WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A);
 }
 
 static void part_12(void) {
+  VALUE(WEFT_TRIANGULAR_SOLVE_HAS_LOWER);
+  VALUE(WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL);
+  VALUE(WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A);
   VALUE(WEFT_AVG_POOL_HAS_STRIDES);
   VALUE(WEFT_AVG_POOL_HAS_PADDING);
   VALUE(WEFT_AVG_POOL_HAS_PADS);
@@ -2641,12 +2644,12 @@ static void part_12(void) {
   VALUE(WEFT_UNFOLD_HAS_AXIS);
   VALUE(WEFT_COL2IM_HAS_STRIDES);
   VALUE(WEFT_COL2IM_HAS_PADS);
-  VALUE(WEFT_COL2IM_HAS_DILATION);
-  VALUE(WEFT_IM2COL_HAS_STRIDES);
-  VALUE(WEFT_IM2COL_HAS_PADS);
 }
 
 static void part_13(void) {
+  VALUE(WEFT_COL2IM_HAS_DILATION);
+  VALUE(WEFT_IM2COL_HAS_STRIDES);
+  VALUE(WEFT_IM2COL_HAS_PADS);
   VALUE(WEFT_IM2COL_HAS_DILATION);
   VALUE(WEFT_LP_POOL_HAS_STRIDES);
   VALUE(WEFT_LP_POOL_HAS_PADDING);
@@ -2752,6 +2755,7 @@ static void part_13(void) {
   VALUE(WEFT_RNN_HAS_BIAS);
   VALUE(WEFT_RNN_HAS_ACTIVATION);
   VALUE(WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_FILL);
+  VALUE(WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_AXIS);
   VALUE(WEFT_WEIGHT_NORM_HAS_AXIS);
   VALUE(WEFT_COMBINATIONS_HAS_COUNT);
   VALUE(WEFT_COMBINATIONS_HAS_REPLACEMENT);
@@ -2843,13 +2847,13 @@ static void part_13(void) {
   OFFSET(struct weft_api_v1, tensor_dims);
   OFFSET(struct weft_api_v1, tensor_count);
   OFFSET(struct weft_api_v1, tensor_size);
+}
+
+static void part_14(void) {
   OFFSET(struct weft_api_v1, tensor_device);
   OFFSET(struct weft_api_v1, tensor_to_host);
   OFFSET(struct weft_api_v1, tensor_item_f64);
   OFFSET(struct weft_api_v1, tensor_item_i64);
-}
-
-static void part_14(void) {
   OFFSET(struct weft_api_v1, tensor_to_string);
   OFFSET(struct weft_api_v1, tensor_require_grad);
   OFFSET(struct weft_api_v1, tensor_keep);
@@ -3046,13 +3050,13 @@ static void part_14(void) {
   OFFSET(struct weft_api_v1, optimizer_step_groups);
   OFFSET(struct weft_api_v1, clip_by_global_norm);
   OFFSET(struct weft_api_v1, schedule_rate);
+}
+
+static void part_15(void) {
   OFFSET(struct weft_api_v1, checkpoint_reader_open_with);
   OFFSET(struct weft_api_v1, checkpoint_reader_load_box);
   OFFSET(struct weft_api_v1, checkpoint_reader_load_many);
   OFFSET(struct weft_api_v1, checkpoint_load_into);
-}
-
-static void part_15(void) {
   OFFSET(struct weft_api_v1, file_describe);
   OFFSET(struct weft_api_v1, checkpoint_convert);
   OFFSET(struct weft_api_v1, checkpoint_salvage);

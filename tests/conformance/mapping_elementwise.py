@@ -1,12 +1,24 @@
 """Functions element by element that mapping.py does not have: special functions, formulas of arithmetic, activations. See there."""
+import math
+
 import torch
 
-from mapping import MAPPED, NAMES, SUMS, Refused, argument, axis_of, maps, pair, unary  # noqa: F401
-from mapping_sequences import any_equal
+from mapping import WIDENED, Refused, argument, axis_of, maps, pair, shaped, unary
+from mapping_sequences import any_equal, elements_at
 
 for _name in ("sinh", "cosh", "asinh", "acosh", "atanh", "asin", "acos", "atan", "erfc", "lgamma", "log10", "deg2rad", "rad2deg",
-              "reciprocal", "sinc"):
+              "reciprocal"):
     unary(_name, _name, floats=True)
+
+
+@maps("sinc")
+def sinc(t, s):
+    if not s.input.is_complex():
+        return t.op("sinc", t(s.input, s.result.dtype))
+    t.no_gradient, x = bool((s.input == 0).any()), t.op("mul", t(s.input), t(math.pi, s.input.dtype))
+    return t.op("where", t.op("eq", x, t(0, s.input.dtype)), t(1, s.input.dtype), t.op("div", t.op("sin", x), x))
+
+
 unary("special.i0e", "bessel_i0e", floats=True)
 unary("special.i1e", "bessel_i1e", floats=True)
 unary("special.entr", "entr", floats=True)
@@ -19,16 +31,26 @@ for _name in ("erfcx", "ndtri", "log_ndtr"):
     unary("special." + _name, _name, floats=True)
 
 
-@maps("special.bessel_j0", "special.bessel_j1", "special.bessel_y0", "special.bessel_y1", "special.ndtr")
+@maps("special.bessel_j0", "special.bessel_j1", "special.bessel_y0", "special.bessel_y1", "special.ndtr", sums=True)
 def of_fewer_digits(t, s):
-    if bool((s.input < -1 if s.name == "special.ndtr" else abs(s.input.double()) > (0 if s.input.dtype == torch.float64 else 5)).any()):
-        raise Refused("digits")
+    """PyTorch's Bessel functions of f64 have some seven digits, its ndtr as many as one plus erf has."""
+    t.loose = 2e-16 if s.name == "special.ndtr" else 1e-6
+    t.no_gradient = s.input.dtype == torch.float64 and s.name != "special.ndtr"
     dtype = s.input.dtype if s.input.is_floating_point() else torch.float32
     return t.op(s.name.split(".")[1], t(s.input, dtype))
 
 
 unary("frac", "frac")
-unary("isinf", "is_inf")
+
+
+@maps("isinf")
+def isinf(t, s):
+    """A complex number is where either part is."""
+    if s.input.is_complex():
+        return t.op("logical_or", *[t.op("is_inf", t.op(part, t(s.input))) for part in ("real", "imag")])
+    return t.op("is_inf", t(s.input))
+
+
 unary("isneginf", "is_neg_inf")
 unary("isposinf", "is_pos_inf")
 unary("angle", "angle", floats=True)
@@ -44,10 +66,8 @@ def signbit(t, s):
 def polygamma(t, s):
     # OpInfo calls polygamma(x, n) through a lambda.
     dtype = s.input.dtype if s.input.is_floating_point() else torch.float32
-    if dtype == torch.float64 and argument(s, 0, "n", 0) == 1:
-        raise Refused("digits")
-    if bool(((s.input <= 0) & (s.input == s.input.double().floor())).any()):
-        raise Refused("poles")
+    t.loose = 1e-8 if argument(s, 0, "n", 0) == 1 else 0.0  # PyTorch's trigamma of f64
+    t.skipped = (s.input <= 0) & (s.input == s.input.double().floor())
     t.no_gradient = dtype == torch.float64  # PyTorch's trigamma has some nine digits
     return t.op("polygamma", t(float(argument(s, 0, "n", 0)), dtype), t(s.input, dtype))
 
@@ -59,19 +79,34 @@ def of_floats(torch_name, weft_name):
         return t.op(weft_name, *pair(t, s.input, s.args[0], dtype if dtype.is_floating_point or dtype.is_complex else torch.float32))
 
 
-for _name, _own in (("xlogy", "xlogy"), ("special.xlog1py", "xlog1py"), ("logaddexp", "logaddexp"),
+for _name, _own in (("xlogy", "xlogy"), ("special.xlog1py", "xlog1py"), 
                     ("logaddexp2", "logaddexp2"), ("igamma", "igamma"), ("igammac", "igammac"), ("hypot", "hypot"), ("copysign", "copysign")):
     of_floats(_name, _own)
 
 
+@maps("logaddexp")
+def logaddexp(t, s):
+    dtype = torch.result_type(s.input, s.args[0])
+    if not dtype.is_complex:
+        return t.op("logaddexp", *pair(t, s.input, s.args[0]))
+    shape = list(s.result.shape)
+    return log_add(t, *(t.op("broadcast_to", t(v, dtype), shape=shape) for v in (s.input, s.args[0])))
+
+
+def log_add(t, x, y):
+    """log(e^x + e^y) of complex numbers. PyTorch's angle is the larger one's and what it turns by, beyond pi too."""
+    less = t.op("lt", t.op("real", x), t.op("real", y))
+    low, high = t.op("where", less, x, y), t.op("where", less, y, x)
+    return t.op("add", high, t.op("log1p", t.op("exp", t.op("sub", low, high))))
+
+
 def polynomial(family):
+    WIDENED.update({"special." + family.replace("_", "_polynomial_"), "special.shifted_" + family.replace("_", "_polynomial_")})
     shifted = ("special.shifted_" + family.replace("_", "_polynomial_"),) if family.startswith("chebyshev") else ()
 
     @maps("special." + family.replace("_", "_polynomial_"), *shifted)
     def call(t, s):
         dtype = torch.result_type(s.input, s.args[0])
-        if family in ("chebyshev_t", "chebyshev_u", "laguerre_l") and not dtype.is_floating_point:
-            raise Refused("digits")
         x, n = pair(t, s.input, s.args[0], dtype if dtype.is_floating_point else torch.float32)
         x = t.op("sub", t.op("add", x, x), t(1.0, s.result.dtype)) if "shifted" in s.name else x
         return t.op("orthogonal_polynomial", x, n, family=family)
@@ -106,17 +141,18 @@ def logical_not(t, s):
 
 @maps("digamma")
 def digamma(t, s):
-    if bool((s.input == 0).any()):
-        raise Refused("poles")
-    t.no_gradient = s.input.dtype == torch.float64  # PyTorch's has some nine digits
-    return t.op("digamma", t(s.input, s.input.dtype if s.input.is_floating_point() else torch.float32))
+    """PyTorch's of ±0 is the infinity of -1 / x; ours is NaN, as at the other poles."""
+    t.no_gradient = s.input.dtype == torch.float64 or bool((s.input == 0).any())  # PyTorch's has some nine digits
+    dtype = s.input.dtype if s.input.is_floating_point() else torch.float32
+    x = t(s.input, dtype)
+    return t.op("where", t.op("eq", x, t(0, dtype)), t.op("div", t(-1, dtype), x), t.op("digamma", x))
 
 
 @maps("special.zeta")
 def zeta(t, s):
     x, q = torch.broadcast_tensors(*(torch.as_tensor(v).detach().double() for v in (s.input, s.args[0])))
-    if bool(((q <= 0) & (q == q.floor())).any()):
-        raise Refused("poles")
+    t.skipped = (q <= 0) & (q == q.floor())
+    t.no_gradient = bool(t.skipped.any())
     dtype = torch.result_type(s.input, s.args[0])
     return t.op("zeta", *pair(t, s.input, s.args[0], dtype if dtype.is_floating_point else torch.float32))
 
@@ -134,25 +170,31 @@ def trunc_divide(t, s):
 
 @maps("ldexp")
 def ldexp(t, s):
-    if s.input.is_complex():
-        raise Refused("dtype")
+    if s.result.is_complex():
+        return t.op("mul", t(s.input, s.result.dtype), t.op("pow", t(2, s.result.dtype), t(s.args[0], s.result.dtype)))
     dtype = s.input.dtype if s.input.is_floating_point() else torch.float32
-    return t.op("ldexp", t(s.input, dtype), t(s.args[0]))
+    return t.op("ldexp", t(s.input, dtype), t(s.args[0], torch.int32 if s.args[0].dtype == torch.bool else None))
 
 
 @maps("logit")
 def logit(t, s):
     eps = argument(s, 0, "eps")
-    if eps is not None and eps > 0.5:
-        raise Refused("negative width")
-    x = t(s.input, s.input.dtype if s.input.is_floating_point() else torch.float32)
+    dtype = s.input.dtype if s.input.is_floating_point() else torch.float32
+    x = t(s.input, dtype)
+    if eps is not None and eps > 0.5:  # every number is cut off: below eps to it, above 1 - eps to that
+        low, high = t(eps, dtype), t(1 - eps, dtype)
+        x = t.op("where", t.op("lt", x, low), low, t.op("where", t.op("gt", x, high), high, x))
+        return t.op("logit", x)
     return t.op("logit", x, **({} if eps is None else {"eps": float(eps)}))
 
 
 @maps("nan_to_num")
 def nan_to_num(t, s):
     given = {name: argument(s, i, name) for i, name in enumerate(("nan", "posinf", "neginf"))}
-    return t.op("nan_to_num", t(s.input), **{name: float(x) for name, x in given.items() if x is not None})
+    given = {name: float(x) for name, x in given.items() if x is not None}
+    if s.input.is_complex():
+        return t.op("complex", *[t.op("nan_to_num", t.op(part, t(s.input)), **given) for part in ("real", "imag")])
+    return t.op("nan_to_num", t(s.input), **given)
 
 
 @maps("round/decimals_3", "round/decimals_neg_3")
@@ -163,7 +205,8 @@ def round_decimals(t, s):
 @maps("lerp", sums=True)
 def lerp(t, s):
     dtype = torch.result_type(s.input, s.args[0])
-    return t.op("lerp", t(s.input, dtype), t(s.args[0], dtype), t(argument(s, 1, "weight"), dtype))
+    x, y, weight = t(s.input, dtype), t(s.args[0], dtype), t(argument(s, 1, "weight"), dtype)
+    return t.op("add", x, t.op("mul", weight, t.op("sub", y, x))) if dtype.is_complex else t.op("lerp", x, y, weight)
 
 
 @maps("addcmul", "addcdiv", sums=True)
@@ -187,8 +230,19 @@ def isclose(t, s):
 
 # --- activations -----------------------------------------------------------------------------------------------------
 
-for _name in ("hardswish", "logsigmoid", "mish", "selu", "softsign", "tanhshrink"):
+for _name in ("hardswish", "logsigmoid", "mish", "selu"):
     unary("nn.functional." + _name, _name)
+
+
+@maps("nn.functional.softsign", "nn.functional.tanhshrink")
+def shrunk(t, s):
+    """Complex ones by what they are made of; integers as f32."""
+    x = t(s.input, s.result.dtype)
+    if not s.input.is_complex():
+        return t.op(s.name.rsplit(".", 1)[1], x)
+    if s.name.endswith("tanhshrink"):
+        return t.op("sub", x, t.op("tanh", x))
+    return t.op("div", x, t.op("add", t.convert(t.op("abs", x), s.result.dtype), t(1, s.result.dtype)))
 
 
 @maps("nn.functional.hardsigmoid")
@@ -209,13 +263,19 @@ attributes("nn.functional.celu", "celu", alpha=("alpha", 1.0))
 
 @maps("nn.functional.hardshrink")
 def hardshrink(t, s):
-    if (width := float(argument(s, 0, "lambd", 0.5))) < 0:
-        raise Refused("negative width")
-    return t.op("hardshrink", t(s.input), lambd=width)
+    width = float(argument(s, 0, "lambd", 0.5))
+    return t.op("hardshrink", t(s.input), lambd=width) if width >= 0 else shaped(t, s, t(s.input))
 
 
 attributes("nn.functional.softshrink", "softshrink", lambd=("lambd", 0.5))
-attributes("nn.functional.threshold", "threshold", threshold=("threshold", 0.0), value=("value", 0.0))
+
+
+@maps("nn.functional.threshold")
+def threshold(t, s):
+    x, (least, value) = t(s.input), (argument(s, i, name) for i, name in enumerate(("threshold", "value")))
+    if not s.input.is_floating_point():
+        return t.op("where", t.op("gt", x, t(int(least), s.input.dtype)), x, t(int(value), s.input.dtype))
+    return t.op("threshold", x, threshold=float(least), value=float(value))
 
 
 @maps("nn.functional.glu")
@@ -243,14 +303,36 @@ def loss(torch_name, weft_name, *options):
         return t.op(weft_name, *[t(x, dtype) for x in tensors], reduction=s.kwargs.get("reduction", "mean"), **given)
 
 
-loss("nn.functional.l1_loss", "l1")
+
+
+def reduced(t, value, how):
+    return value if how == "none" else t.op(how, value)
+
+
+@maps("nn.functional.l1_loss", sums=True)
+def l1(t, s):
+    how = s.kwargs.get("reduction", "mean")
+    dtype = torch.result_type(s.input, s.args[0])
+    if dtype.is_complex:
+        return reduced(t, t.op("abs", t.op("sub", t(s.input, dtype), t(s.args[0], dtype))), how)
+    return t.op("l1", t(s.input), t(s.args[0]), reduction=how)
+
+
 loss("nn.functional.smooth_l1_loss", "smooth_l1", "beta")
 loss("nn.functional.huber_loss", "huber", "delta")
 loss("nn.functional.kl_div", "kl_div", "log_target")
 loss("nn.functional.hinge_embedding_loss", "hinge_embedding", "margin")
-loss("nn.functional.margin_ranking_loss", "margin_ranking", "margin")
 loss("nn.functional.soft_margin_loss", "soft_margin")
-loss("nn.functional.triplet_margin_loss", "triplet_margin", "margin", "p", "eps", "swap")
+
+
+@maps("nn.functional.margin_ranking_loss", sums=True)
+def margin_ranking(t, s):
+    how, margin, tensors = s.kwargs.get("reduction", "mean"), float(s.kwargs.get("margin", 0.0)), (s.input, *s.args[:2])
+    if s.input.is_floating_point():
+        return t.op("margin_ranking", *[t(x) for x in tensors], reduction=how, margin=margin)
+    x, y, sign = (t(v, s.input.dtype) for v in tensors)  # integers go on in their type, then in the margin's
+    off = t.convert(t.op("mul", t.op("sub", t(0, s.input.dtype), sign), t.op("sub", x, y)), s.result.dtype)
+    return reduced(t, t.op("maximum", t.op("add", off, t(margin, s.result.dtype)), t(0, s.result.dtype)), how)
 
 
 @maps("nn.functional.gaussian_nll_loss", sums=True)
@@ -267,7 +349,8 @@ def gaussian_nll(t, s):
 def poisson_nll(t, s):
     t.no_gradient = bool((s.args[0] == 0).any())  # PyTorch's is NaN along counts of 0, by a logarithm that it does not choose
     given = {"log_input": s.kwargs.get("log_input", True), "full": s.kwargs.get("full", False), "eps": float(s.kwargs.get("eps", 1e-8))}
-    return t.op("poisson_nll", t(s.input), t(s.args[0], s.input.dtype), reduction=s.kwargs.get("reduction", "mean"), **given)
+    dtype = s.input.dtype if s.input.is_floating_point() else torch.float32
+    return t.op("poisson_nll", t(s.input, dtype), t(s.args[0], dtype), reduction=s.kwargs.get("reduction", "mean"), **given)
 
 
 @maps("nn.functional.binary_cross_entropy", sums=True)
@@ -292,10 +375,12 @@ def trace(t, s):
 
 @maps("kthvalue")
 def kthvalue(t, s):
-    if s.input.ndim and any_equal(s.input, argument(s, 1, "dim", -1)):
-        raise Refused("equal elements")
-    return t.op("kthvalue", t(s.input), k=int(s.args[0]), axis=axis_of(argument(s, 1, "dim", -1), max(1, s.input.dim())),
-                keepdims=bool(argument(s, 2, "keepdim", False)))
+    axis, keep = axis_of(argument(s, 1, "dim", -1), s.input.ndim), bool(argument(s, 2, "keepdim", False))
+    values, indices = t.op("kthvalue", t(s.input), k=int(s.args[0]), axis=axis, keepdims=keep)
+    if not any_equal(s.input, axis):
+        return [values, indices]
+    places = indices if keep or not s.input.ndim else t.op("expand_dims", indices, dims=[axis])
+    return [values, shaped(t, s, elements_at(t, s, places, axis), s.result[0])]
 
 
 @maps("quantile", "nanquantile")

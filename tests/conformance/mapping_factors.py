@@ -34,10 +34,9 @@ def svd(t, s):
     full = s.kwargs.get("full_matrices", True) if s.name == "linalg.svd" else not argument(s, 0, "some", True)
     u, values, vh = t.op("svd", t(s.input), full_matrices=bool(full))
     rank, k = s.input.ndim, min(s.input.shape[-2:])
-    if full and s.input.requires_grad and s.input.shape[-1] != s.input.shape[-2]:
-        raise Refused("free vectors")
     gaps = torch.linalg.svdvals(s.input.detach()).diff(dim=-1)
-    t.no_gradient = bool((gaps.abs() < 0.3).any())  # slopes go with one over the gaps
+    free = full and s.input.shape[-1] != s.input.shape[-2]  # vectors of no singular value, which may turn: no slopes
+    t.no_gradient = free or bool((gaps.abs() < 0.3).any())  # slopes go with one over the gaps
     u, vh = (t.op("slice_in_dim", x, axis=axis, start=0, limit=k) for x, axis in ((u, rank - 1), (vh, rank - 2)))
     return {"fn_U": lambda: t.op("abs", u), "fn_S": lambda: values, "fn_Vh": lambda: [values, t.op("abs", vh)],
             "fn_UVh": lambda: [t.op("matmul", u, vh), values]}[s.process.__name__]()
@@ -113,10 +112,15 @@ def lu_unpack(t, s):
 @maps("linalg.lu_solve", "lu_solve", sums=True)
 def lu_solve(t, s):
     b, lu_values, pivots = (s.args[1], s.input, s.args[0]) if s.name == "linalg.lu_solve" else (s.input, s.args[0], s.args[1])
-    if lu_values.shape[:-2] != b.shape[:-2] or not s.kwargs.get("left", True):
-        raise Refused("batches that broadcast")
-    order = t.constant(permutation_of(pivots, lu_values.shape[-1]).numpy())
-    return t.op("lu_solve", t(lu_values), order, t(b), transpose_a="ADJOINT" if s.kwargs.get("adjoint") else "NO_TRANSPOSE")
+    lead, n, left, adjoint = torch.broadcast_shapes(lu_values.shape[:-2], b.shape[:-2]), lu_values.shape[-1], s.kwargs.get("left", True), s.kwargs.get("adjoint")
+    order = t.constant(permutation_of(pivots, n).expand(*lead, n).contiguous().numpy())
+    a, right = (t.op("broadcast_to", t(x), shape=[*lead, *x.shape[-2:]]) for x in (lu_values, b))
+    turn = lambda x: t.op("transpose", x, permutation=[*range(len(lead)), len(lead) + 1, len(lead)])
+    conj = lambda x: t.op("conj", x) if b.is_complex() and adjoint else x
+    how = "ADJOINT" if adjoint else "NO_TRANSPOSE"
+    if left:
+        return t.op("lu_solve", a, order, right, transpose_a=how)
+    return conj(turn(t.op("lu_solve", a, order, conj(turn(right)), transpose_a="NO_TRANSPOSE" if adjoint else "TRANSPOSE")))  # xA = b: Aᵀxᵀ = bᵀ
 
 
 @maps("triangular_solve", sums=True)

@@ -3,18 +3,23 @@ import math
 
 import torch
 
-from mapping import NAMES, Refused, argument, axes_of, axis_of, far, maps
+from mapping import NAMES, Refused, argument, axes_of, axis_of, far, maps, shaped
+from mapping_elementwise import log_add
 from mapping_images import of_i32
+from mapping_sequences import whole_ends
 
 
 def scales(s):
-    """alpha and beta. Of integers PyTorch cuts them off; ours are whole there."""
-    if any(isinstance(s.kwargs.get(name, 1), complex) for name in ("alpha", "beta")):
-        raise Refused("alpha")
-    given = {name: float(s.kwargs.get(name, 1)) for name in ("alpha", "beta")}
-    if not s.result.is_floating_point() and any(x != int(x) for x in given.values()):
-        raise Refused("alpha")
-    return given
+    """alpha and beta. Of integers PyTorch cuts them off."""
+    return {name: float(x if s.result.is_floating_point() or s.result.is_complex() else int(x)) for name in ("alpha", "beta") for x in [s.kwargs.get(name, 1)]}
+
+
+def scaled_sum(t, s, x, a, b):
+    """beta x + alpha a b."""
+    if not any(isinstance(s.kwargs.get(name, 1), complex) for name in ("alpha", "beta")):
+        return t.op("addmm", x, a, b, **scales(s))
+    alpha, beta = (t(s.kwargs.get(name, 1), s.result.dtype) for name in ("alpha", "beta"))
+    return t.op("add", t.op("mul", beta, x), t.op("mul", alpha, t.op("matmul", a, b)))
 
 
 def wide(dtype):
@@ -30,30 +35,29 @@ def row_axis(dim, x):
 
 @maps("addmm", "addmv", "baddbmm", "addmm/decomposed", sums=True)
 def addmm(t, s):
-    return t.op("addmm", t(s.input), t(s.args[0]), t(s.args[1]), **scales(s))
+    return scaled_sum(t, s, t(s.input), t(s.args[0]), t(s.args[1]))
 
 
 @maps("addbmm", sums=True)
 def addbmm(t, s):
     (n, rows, k), columns = s.args[0].shape, s.args[1].shape[2]
     left = t.op("reshape", t.op("transpose", t(s.args[0]), permutation=[1, 0, 2]), shape=[rows, n * k])
-    return t.op("addmm", t(s.input), left, t.op("reshape", t(s.args[1]), shape=[n * k, columns]),
-                **scales(s))
+    return scaled_sum(t, s, t(s.input), left, t.op("reshape", t(s.args[1]), shape=[n * k, columns]))
 
 
 @maps("addr", sums=True)
 def addr(t, s):
     dtype = torch.promote_types(s.input.dtype, torch.promote_types(s.args[0].dtype, s.args[1].dtype))
-    if dtype == torch.bool:
-        raise Refused("dtype")
-    left, right = t.op("expand_dims", t(s.args[0], dtype), dims=[1]), t.op("expand_dims", t(s.args[1], dtype), dims=[0])
-    return t.op("addmm", t(s.input, dtype), left, right, **scales(s))
+    up = torch.int32 if dtype == torch.bool else dtype
+    left, right = t.op("expand_dims", t(s.args[0], up), dims=[1]), t.op("expand_dims", t(s.args[1], up), dims=[0])
+    return t.convert(scaled_sum(t, s, t(s.input, up), left, right), dtype)
 
 
 @maps("kron", sums=True)
 def kron(t, s):
     dtype = torch.result_type(s.input, s.args[0])
-    return t.op("kron", t(s.input, dtype), t(s.args[0], dtype))
+    up = torch.uint8 if dtype == torch.bool else dtype
+    return t.convert(t.op("kron", t(s.input, up), t(s.args[0], up)), dtype)
 
 
 @maps("cross", "linalg.cross", sums=True)
@@ -99,42 +103,55 @@ def multi_dot(t, s):
 
 @maps("logcumsumexp", sums=True)
 def logcumsumexp(t, s):
-    t.no_gradient = far(s.input)
-    return t.op("logcumsumexp", t(s.input), axis=row_axis(argument(s, 0, "dim"), s.input))
+    t.no_gradient, axis = far(s.input), row_axis(argument(s, 0, "dim"), s.input)
+    if s.input.is_complex():
+        at = lambda i: t.op("slice_in_dim", t(s.input), axis=axis, start=i, limit=i + 1)
+        found = [t(s.input) if s.input.ndim == 0 else at(0)]
+        for i in range(1, s.input.shape[axis] if s.input.ndim else 1):
+            found.append(log_add(t, found[-1], at(i)))
+        return t.op("concatenate", found, dimension=axis) if s.input.ndim else shaped(t, s, found[0])
+    return t.op("logcumsumexp", t(s.input), axis=axis)
 
 
 @maps("nanmedian", "median")
 def median(t, s):
     dim, x = argument(s, 0, "dim"), s.input
-    if not x.is_floating_point() and s.name == "nanmedian":
-        raise Refused("dtype")
+    name = s.name if x.is_floating_point() else "median"
     if dim is None:
-        return t.op(s.name, t.op("reshape", t(x), shape=[x.numel()]))[0]
-    values, places = t.op(s.name, t(x), axis=row_axis(dim, x), keepdims=bool(argument(s, 1, "keepdim", False)))
+        return t.op(name, t.op("reshape", t(x), shape=[x.numel()]))[0]
+    values, places = t.op(name, t(x), axis=row_axis(dim, x), keepdims=bool(argument(s, 1, "keepdim", False)))
     return [values, of_i32(places)]
 
 
 @maps("histc")
 def histc(t, s):
-    if not s.input.is_floating_point():
-        raise Refused("dtype")
     return t.op("histc", t(s.input), bins=int(argument(s, 0, "bins", 100)), low=float(argument(s, 1, "min", 0)), high=float(argument(s, 2, "max", 0)))
 
 
 @maps("trapezoid", "trapz", "cumulative_trapezoid", sums=True)
 def trapezoid(t, s):
     x, dtype = argument(s, 0, "x"), s.result.dtype
-    if x is not None and list(x.shape) != list(s.input.shape) and x.ndim != 1:
-        raise Refused("broadcast")
-    if not s.input.is_floating_point():
-        raise Refused("dtype")
-    return t.op(s.name.replace("trapz", "trapezoid"), t(s.input, dtype), t(x, dtype) if x is not None else None,
-                axis=int(s.kwargs.get("dim", -1)), dx=float(s.kwargs.get("dx", 1)))
+    axis, own = int(s.kwargs.get("dim", -1)), dtype.is_complex or x is not None and not s.input.is_floating_point()
+    up = s.input.dtype if own else dtype  # integers are multiplied as such
+    y, places, x = t(s.input, up), x, None if x is None else t(x, up)
+    if x is not None and list(places.shape) != list(s.input.shape) and places.ndim != 1:
+        x = t.op("broadcast_to", x, shape=list(s.input.shape))
+    if not own:
+        return t.op(s.name.replace("trapz", "trapezoid"), y, x, axis=axis, dx=float(s.kwargs.get("dx", 1)))
+    cut = lambda v, of, ends: t.op("slice_in_dim", v, axis=axis if of > 1 else 0, start=ends, limit=s.input.shape[axis] - 1 + ends)
+    if x is not None and places.ndim == 1 < s.input.ndim:
+        x = t.op("reshape", x, shape=[len(places) if d == axis % s.input.ndim else 1 for d in range(s.input.ndim)])
+    width = t(s.kwargs.get("dx", 1), up) if x is None else t.op("sub", cut(x, s.input.ndim, 1), cut(x, s.input.ndim, 0))
+    areas = t.op("mul", t.op("add", cut(y, s.input.ndim, 1), cut(y, s.input.ndim, 0)), width)
+    areas = t.op("mul", t.convert(areas, dtype), t(0.5, dtype))
+    return t.op("cumsum", areas, axis=axis) if s.name.startswith("cum") else t.op("sum", areas, dims=[axis % s.input.ndim])
 
 
 @maps("cov", "corrcoef", sums=True)
 def cov(t, s):
     up = wide(s.result.dtype)
+    if up.is_complex:
+        return of_complex(t, s)
     if s.name == "corrcoef":
         return t.op("corrcoef", t(s.input, s.result.dtype))
     t.no_gradient = up != s.input.dtype and s.kwargs.get("aweights") is not None  # 0 up to rounding, along weights of f32
@@ -142,8 +159,33 @@ def cov(t, s):
     return t.convert(t.op("cov", t(s.input, up), counts, weights, correction=int(s.kwargs.get("correction", 1))), s.result.dtype)
 
 
+def of_complex(t, s):
+    """cov and corrcoef: deviations times conjugate ones. PyTorch's counts and weights of observations are arguments."""
+    dtype, (rows, n) = s.input.dtype, (1, s.input.numel()) if s.input.ndim < 2 else s.input.shape
+    weights = [v.detach().double() for v in (s.kwargs.get("fweights"), s.kwargs.get("aweights")) if v is not None]
+    w = math.prod(weights) if weights else torch.ones(n, dtype=torch.float64)
+    spread = w * s.kwargs["aweights"].detach().double() if s.kwargs.get("aweights") is not None else w
+    left = (w.sum() - s.kwargs.get("correction", 1) * (spread.sum() / w.sum() if len(w) else 1)).clamp(min=0)
+    t.no_gradient, x, w = bool(weights), t.op("reshape", t(s.input), shape=[rows, n]), t(w, dtype)
+    mean = t.op("div", t.op("sum", t.op("mul", x, w), dims=[1], keepdims=True), t.op("sum", w))
+    off = t.op("sub", x, mean)
+    turned = t.op("transpose", t.op("conj", off), permutation=[1, 0])
+    c = t.op("div", t.op("matmul", t.op("mul", off, w), turned), t(left, dtype))
+    if s.name == "corrcoef":
+        size = t.op("sqrt", t.op("real", t.op("diag", c)))
+        around = [t.convert(t.op("reshape", size, shape=shape), dtype) for shape in ([rows, 1], [1, rows])]
+        c = t.op("div", t.op("div", c, around[0]), around[1])
+        t.no_gradient = True
+    return shaped(t, s, c)
+
+
 @maps("renorm", sums=True)
 def renorm(t, s):
+    if s.input.is_complex():
+        p, most, dims, part = float(s.args[0]), float(s.args[2]), [d for d in range(s.input.ndim) if d != s.args[1] % s.input.ndim], s.input.real.dtype
+        size = t.op("norm", t(s.input), p=p, dims=dims, keepdims=True)
+        factor = t.op("where", t.op("gt", size, t(most, part)), t.op("div", t(most, part), t.op("add", size, t(1e-7, part))), t(1, part))
+        return t.op("mul", t(s.input), t.convert(factor, s.input.dtype))
     return t.op("renorm", t(s.input), p=float(s.args[0]), axis=int(s.args[1]), most=float(s.args[2]))
 
 
@@ -162,7 +204,7 @@ def aminmax(t, s):
 def of_numbers(t, s):
     x, dtype = s.input, s.kwargs.get("dtype")
     if not x.is_floating_point():
-        raise Refused("dtype")
+        return t.convert(t.op("sum", t(x, s.result.dtype), dims=axes_of(s), keepdims=bool(argument(s, 1, "keepdim", False))), s.result.dtype)
     return t.op(s.name, t(x, dtype), dims=axes_of(s), keepdims=bool(argument(s, 1, "keepdim", False)))
 
 
@@ -183,7 +225,34 @@ def pairwise_distance(t, s):
     given = {name: float(argument(s, i + 1, name, d)) for i, (name, d) in enumerate((("p", 2.0), ("eps", 1e-6)))}
     shape = list(torch.broadcast_shapes(s.input.shape, s.args[0].shape))
     x, y = (t.op("broadcast_to", t(v), shape=shape) for v in (s.input, s.args[0]))
+    if not s.input.is_floating_point():
+        return distance(t, x, y, s, bool(argument(s, 3, "keepdim", False)), **given)
     return t.op("pairwise_distance", x, y, keepdims=bool(argument(s, 3, "keepdim", False)), **given)
+
+
+def distance(t, x, y, s, keepdims=False, p=2.0, eps=1e-6):
+    """The norm of x - y + eps: of complex numbers, and of integers that are subtracted as such."""
+    part = s.input.dtype if s.input.is_complex() else torch.float32
+    off = t.op("add", t.convert(t.op("sub", x, y), part), t(eps, part))
+    return t.op("norm", off, p=p, dims=[max(1, s.input.ndim) - 1], keepdims=keepdims)
+
+
+@maps("nn.functional.triplet_margin_loss", "nn.functional.triplet_margin_with_distance_loss", sums=True)
+def triplet(t, s):
+    how, tensors = {"reduction": s.kwargs.get("reduction", "mean"), "swap": bool(s.kwargs.get("swap"))}, [t(x) for x in (s.input, *s.args[:2])]
+    given = {name: float(s.kwargs[name]) for name in ("margin", "p", "eps") if name in s.kwargs}
+    if type(s.kwargs.get("distance_function")).__name__ not in ("PairwiseDistance", "NoneType"):
+        raise Refused("own distances")
+    if s.input.is_floating_point():
+        return t.op("triplet_margin", *tensors, **how, **given)
+    anchor, near, far_off = tensors
+    margin = given.pop("margin", 1.0)
+    to_near, to_far = distance(t, anchor, near, s, **given), distance(t, anchor, far_off, s, **given)
+    if how["swap"]:
+        to_far = t.op("minimum", to_far, distance(t, near, far_off, s, **given))
+    part = s.result.dtype
+    loss = t.op("maximum", t.op("add", t.op("sub", to_near, to_far), t(margin, part)), t(0, part))
+    return loss if how["reduction"] == "none" else t.op(how["reduction"], loss)
 
 
 @maps("nn.functional.prelu", sums=True)
@@ -229,15 +298,15 @@ def cross_entropy(t, s):
 
 @maps("nn.functional.multi_margin_loss", sums=True)
 def multi_margin(t, s):
-    axis_of(-1, s.input.ndim)
-    return t.op("multi_margin", t(s.input), t(s.args[0]) if s.args[0].ndim == s.input.ndim - 1 else t.op("reshape", t(s.args[0]), shape=list(s.input.shape[:-1])),
+    rows = t(s.input) if s.input.ndim else t.op("reshape", t(s.input), shape=[1])
+    return t.op("multi_margin", rows, t(s.args[0]) if s.args[0].ndim == s.input.ndim - 1 else t.op("reshape", t(s.args[0]), shape=list(s.input.shape[:-1])),
                 weight_of(t, s), p=int(s.kwargs.get("p", 1)), margin=float(s.kwargs.get("margin", 1.0)), reduction=s.kwargs.get("reduction", "mean"))
 
 
 @maps("nn.functional.multilabel_margin_loss", sums=True)
 def multilabel_margin(t, s):
-    axis_of(-1, s.input.ndim)
-    return t.op("multilabel_margin", t(s.input), t(s.args[0]), reduction=s.kwargs.get("reduction", "mean"))
+    rows = [t(x) if x.ndim else t.op("reshape", t(x), shape=[1]) for x in (s.input, s.args[0])]
+    return t.op("multilabel_margin", *rows, reduction=s.kwargs.get("reduction", "mean"))
 
 
 @maps("nn.functional.multilabel_soft_margin_loss", sums=True)
@@ -247,9 +316,8 @@ def multilabel_soft_margin(t, s):
 
 @maps("nn.functional.cosine_embedding_loss", sums=True)
 def cosine_embedding(t, s):
-    if s.input.dtype in (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8):
-        raise Refused("dtype")
-    return t.op("cosine_embedding", t(s.input), t(s.args[0]), t(s.args[1], s.input.dtype), margin=float(s.kwargs.get("margin", 0.0)),
+    dtype = s.input.dtype if s.input.is_floating_point() else torch.float32
+    return t.op("cosine_embedding", t(s.input, dtype), t(s.args[0], dtype), t(s.args[1], dtype), margin=float(s.kwargs.get("margin", 0.0)),
                 reduction=s.kwargs.get("reduction", "mean"))
 
 
@@ -279,10 +347,15 @@ def triangle_places(t, s):
 
 @maps("logspace", "logspace/tensor_overload")
 def logspace(t, s):
-    if not s.result.is_floating_point():
-        raise Refused("dtype")
-    base = float(argument(s, 2, "base", 10.0))
-    return t.op("logspace", start=float(s.input), stop=float(s.args[0]), count=s.args[1], base=base, dtype=NAMES[s.result.dtype])
+    base, count, dtype = float(argument(s, 2, "base", 10.0)), s.args[1], s.result.dtype
+    if dtype.is_floating_point:
+        return t.op("logspace", start=float(s.input), stop=float(s.args[0]), count=count, base=base, dtype=NAMES[dtype])
+    if dtype.is_complex:
+        start, stop = complex(s.input), complex(s.args[0])
+        row = t.op("linspace", start=start.real, stop=stop.real, start_imaginary=start.imag, stop_imaginary=stop.imag, count=count, dtype=NAMES[dtype])
+        return t.op("pow", t(base, dtype), row)
+    row = whole_ends(t, int(s.input), int(s.args[0]), count)
+    return t.convert(t.op("pow", t(base, torch.float64), row), dtype)
 
 
 WINDOWS = {"gaussian": "std", "exponential": "tau", "kaiser": "beta"}
@@ -357,6 +430,5 @@ def normalize(t, s):
 
 @maps("nn.functional.rrelu")
 def rrelu(t, s):
-    if s.kwargs.get("training"):
-        raise Refused("random")
+    t.no_values = bool(s.kwargs.get("training"))
     return t.op("leaky_relu", t(s.input), slope=(float(s.kwargs.get("lower", 1 / 8)) + float(s.kwargs.get("upper", 1 / 3))) / 2)

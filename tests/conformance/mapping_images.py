@@ -66,13 +66,24 @@ def pad(t, s):
       "nn.functional.upsample_nearest", "nn.functional.upsample_bilinear", sums=True)
 def resize(t, s):
     n = s.input.ndim - 2
-    x, batched = image(t, s.input, n)
     mode = s.variant or s.name.rsplit("_", 1)[1]
+    if s.input.dtype == torch.uint8 and mode == "bicubic" and bool((s.input > 127).any()):
+        raise Refused("fixed point")
+    x, batched = image(t, s.input, n)
+    x = t.convert(x, torch.float32) if s.input.dtype == torch.uint8 else x
     own = {"nearest": "nearest", "nearest-exact": "nearest_exact", "bicubic": "cubic", "area": "area"}.get(mode, "linear")
     scale, align = argument(s, 1, "scale_factor"), bool(s.kwargs.get("align_corners", s.name.endswith("upsample_bilinear")))
     scales = None if scale is None or s.kwargs.get("recompute_scale_factor") or own == "area" else [float(v) for v in (scale if isinstance(scale, (list, tuple)) else [scale] * n)]
     y = t.op("resize", x, size=list(s.result.shape[2:]), mode=own, align_corners=align, scales=scales, antialias=bool(s.kwargs.get("antialias")))
-    return channels_first(t, y, n, batched)
+    return channels_first(t, as_bytes(t, y, s), n, batched)
+
+
+def as_bytes(t, y, s):
+    """Pixels that are bytes, resized as f32, are rounded and held. PyTorch's are fixed-point numbers, rounded after each axis: one off."""
+    if s.input.dtype != torch.uint8:
+        return y
+    t.off = float("nearest" not in s.variant)
+    return t.convert(t.op("clip", t.op("round", y), low=0.0, high=255.0), torch.uint8)
 
 
 @maps("nn.functional.grid_sample", "grid_sampler_2d", "grid_sampler_3d", sums=True)
@@ -91,10 +102,11 @@ def grid_sample(t, s):
 @maps("_upsample_bilinear2d_aa", sums=True)
 def smooth(t, s):
     x, _ = image(t, s.input, 2)
+    x = t.convert(x, torch.float32) if s.input.dtype == torch.uint8 else x
     given = [s.kwargs.get(name) for name in ("scales_h", "scales_w")]
     scales = [float(v) for v in given] if None not in given else None
     y = t.op("resize", x, size=list(s.result.shape[2:]), mode="linear", align_corners=bool(s.kwargs.get("align_corners")), antialias=True, scales=scales)
-    return channels_first(t, y, 2, True)
+    return channels_first(t, as_bytes(t, y, s), 2, True)
 
 
 @maps("nn.functional.pixel_shuffle", "nn.functional.pixel_unshuffle", "nn.functional.channel_shuffle")
@@ -118,8 +130,6 @@ def shuffle(t, s):
 def group_norm(t, s):
     scale, offset = argument(s, 1, "weight"), argument(s, 2, "bias")
     eps = float(argument(s, 3, "eps", 1e-5))
-    if eps < 0:
-        raise Refused("negative variance")
     return t.op("group_norm", t(s.input), t(scale) if scale is not None else None, t(offset) if offset is not None else None, axis=1,
                 groups=argument(s, 0, "num_groups"), epsilon=eps)
 
@@ -128,8 +138,6 @@ def group_norm(t, s):
 def instance_norm(t, s):
     scale, offset = s.kwargs.get("weight"), s.kwargs.get("bias")
     eps = float(s.kwargs.get("eps", 1e-5))
-    if eps < 0:
-        raise Refused("negative variance")
     if not s.kwargs.get("use_input_stats", True):
         raise Refused("running statistics")
     return t.op("instance_norm", t(s.input), t(scale) if scale is not None else None, t(offset) if offset is not None else None, axis=1, epsilon=eps)
@@ -138,6 +146,8 @@ def instance_norm(t, s):
 @maps("nn.functional.local_response_norm", sums=True)
 def local_response_norm(t, s):
     given = {name: float(argument(s, i + 1, name, d)) for i, (name, d) in enumerate((("alpha", 1e-4), ("beta", 0.75), ("k", 1.0)))}
+    if not s.input.is_floating_point():
+        raise Refused("fixed point")
     return t.op("local_response_norm", t(s.input), size=argument(s, 0, "size"), axis=1, **given)
 
 

@@ -3,6 +3,7 @@ fills."""
 import torch
 
 from mapping import Refused, argument, maps
+from mapping_networks import dropped
 from mapping_sequences import any_equal, typed
 
 
@@ -39,24 +40,14 @@ def histogram(t, s):
 
 @maps("mode")
 def mode(t, s):
-    if s.input.ndim and s.input.shape[argument(s, 0, "dim", -1)] > 1000 and any_equal(s.input, argument(s, 0, "dim", -1)):
-        raise Refused("equal elements")  # of short rows PyTorch takes the last one, as we do
-    values, indices = t.op("most_frequent", t(s.input), axis=argument(s, 0, "dim", -1), keepdims=bool(argument(s, 1, "keepdim", False)))
+    dim = argument(s, 0, "dim", -1)
+    values, indices = t.op("most_frequent", t(s.input), axis=dim, keepdims=bool(argument(s, 1, "keepdim", False)))
+    if s.input.ndim == 1 and len(s.input) > 1000 and any_equal(s.input, dim):  # PyTorch takes the last one of short rows, as we do
+        t.no_gradient, s.process = True, lambda r: [r[0], r[0]]
+        return [values, t.op("take", t(s.input), typed(indices, "i32"))]
     return [values, typed(indices, "i32")]
-
-
-@maps("unique_consecutive")
-def unique_consecutive(t, s):
-    if s.kwargs.get("dim") is not None:
-        raise Refused("slices")
-    results = s.result if isinstance(s.result, list) else [s.result]
-    values, _, inverse, counts = t.op("unique_consecutive_static", t(s.input), size=results[0].numel())
-    wanted = [values] + ([typed(inverse, "i32")] if s.kwargs.get("return_inverse") else [])
-    return wanted + ([typed(counts, "i32")] if s.kwargs.get("return_counts") else [])
 
 
 @maps("nn.functional.alpha_dropout", "nn.functional.feature_alpha_dropout/with_train", "nn.functional.feature_alpha_dropout/without_train")
 def alpha_dropout(t, s):
-    if s.kwargs.get("p", 0.5) != 0 or not s.kwargs.get("training", s.name == "nn.functional.feature_alpha_dropout"):
-        raise Refused("random")
-    return t.op("dropout", t(s.input), rate=0.0, alpha=True)
+    return dropped(t, s, alpha=True)

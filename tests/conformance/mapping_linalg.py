@@ -13,9 +13,9 @@ def square(s):
 
 @maps("linalg.solve", "linalg.solve_ex", sums=True)
 def solve(t, s):
-    if square(s) or s.kwargs.get("check_errors"):
-        raise Refused("batches of vectors")
-    x = t.op("solve", t(s.input), t(s.args[0]), left_side=bool(s.kwargs.get("left", True)))
+    b, vectors, last = t(s.args[0]), square(s), s.args[0].ndim
+    x = t.op("solve", t(s.input), t.op("expand_dims", b, dims=[last]) if vectors else b, left_side=bool(s.kwargs.get("left", True)))
+    x = t.op("squeeze", x, dims=[last]) if vectors else x
     return [x, t.constant(s.result[1].numpy())] if s.name == "linalg.solve_ex" else x
 
 
@@ -99,9 +99,24 @@ def pinv(t, s):
 @maps("linalg.matrix_rank", sums=True)
 def matrix_rank(t, s):
     given = {name: s.kwargs.get(name) for name in ("rtol", "atol")}
-    if s.args or s.kwargs.get("tol") is not None or any(hasattr(v, "shape") for v in given.values()):
-        raise Refused("tolerances as tensors")
+    if any(hasattr(v, "shape") for v in given.values()):
+        return rank_within(t, s, **given)
     return t.op("convert", t.op("matrix_rank", t(s.input), hermitian=bool(s.kwargs.get("hermitian")), **{k: float(v) for k, v in given.items() if v is not None}), dtype="i64")
+
+
+def rank_within(t, s, rtol, atol):
+    """Tolerances of each matrix: as many singular values as exceed both."""
+    part, count = s.input.real.dtype, max(s.input.shape[-2:])
+    atol = torch.as_tensor(0.0 if atol is None else atol, dtype=part)
+    usual = torch.where(atol > 0, 0.0, torch.finfo(part).eps * count).to(part)
+    rtol = usual if rtol is None else torch.as_tensor(rtol, dtype=part)
+    last = s.input.ndim - 2
+    x = t.op("abs", t.op("eigvalsh", t(s.input))) if s.kwargs.get("hermitian") else t.op("svdvals", t(s.input))
+    if min(s.input.shape[-2:]) == 0:
+        return t.op("full", shape=list(s.result.shape), value=0.0, dtype="i64")
+    most = t.op("max", x, dims=[last], keepdims=True)
+    least = t.op("maximum", t(atol.unsqueeze(-1)), t.op("mul", t(rtol.unsqueeze(-1)), most))
+    return t.convert(t.op("sum", t.convert(t.op("gt", x, least), torch.int64), dims=[last]), torch.int64)
 
 
 @maps("linalg.cond", sums=True)
@@ -123,11 +138,32 @@ def householder_product(t, s):
 
 @maps("linalg.tensorsolve", sums=True)
 def tensorsolve(t, s):
-    if argument(s, 1, "dims") is not None:
-        raise Refused("axes that move")
-    return t.op("tensorsolve", t(s.input), t(s.args[0]))
+    dims = [d % s.input.ndim for d in argument(s, 1, "dims") or ()]  # these go last
+    order = [d for d in range(s.input.ndim) if d not in dims] + dims
+    b = t.op("reshape", t(s.args[0]), shape=[s.input.shape[d] for d in order[:s.args[0].ndim]])  # PyTorch's is read as a row
+    return t.op("tensorsolve", t.op("transpose", t(s.input), permutation=order), b)
 
 
 @maps("linalg.tensorinv", sums=True)
 def tensorinv(t, s):
     return t.op("tensorinv", t(s.input), ind=int(argument(s, 0, "ind", 2)))
+
+
+@maps("linalg.polar", sums=True)
+def polar(t, s):
+    """By singular values: u vh, and v s vh."""
+    t.no_gradient, rank = True, s.input.ndim
+    u, values, vh = t.op("svd", t(s.input), full_matrices=False)
+    v = t.op("transpose", t.op("conj", vh) if s.input.is_complex() else vh, permutation=[*range(rank - 2), rank - 1, rank - 2])
+    scaled = t.op("mul", v, t.convert(t.op("expand_dims", values, dims=[rank - 2]), s.input.dtype))
+    return [t.op("matmul", u, vh), t.op("matmul", scaled, vh)]
+
+
+@maps("linalg.matrix_sqrth", sums=True)
+def matrix_sqrth(t, s):
+    """By eigenvalues."""
+    t.no_gradient, rank = True, s.input.ndim
+    values, v = t.op("eigh", t(s.input), lower=True)
+    turned = t.op("transpose", t.op("conj", v) if s.input.is_complex() else v, permutation=[*range(rank - 2), rank - 1, rank - 2])
+    roots = t.convert(t.op("expand_dims", t.op("sqrt", values), dims=[rank - 2]), s.input.dtype)
+    return t.op("matmul", t.op("mul", v, roots), turned)

@@ -55,8 +55,6 @@ def place(t, s):
 @maps("masked.mean", "masked.var", "masked.std", sums=True)
 def moments(t, s):
     name, dims, keep, dtype = s.name.split(".")[1], axes_of(s), bool(s.kwargs.get("keepdim")), computed(s)
-    if name != "mean" and s.input.is_complex():
-        raise Refused("complex")
     t.no_gradient = True  # PyTorch's of rows without any element are not ours: 0 / 0
     x, mask = operand(t, s, 0, dtype)
     n = count(t, s, mask, dtype, dims, True)
@@ -65,8 +63,10 @@ def moments(t, s):
         off = t.op("sub", x, mean)
         off = off if mask is None else t.op("where", mask, off, t(0, dtype))
         correction = s.kwargs.get("correction", float(s.kwargs.get("unbiased", True)))
-        left = t.op("maximum", t.op("sub", n, t(float(1 if correction is None else correction), dtype)), t(0, dtype))
-        mean = t.op("div", t.op("sum", t.op("square", off), dims=dims, keepdims=True), left)
+        part = {torch.complex64: torch.float32, torch.complex128: torch.float64}.get(dtype, dtype)
+        left = t.op("maximum", t.op("sub", t.convert(n, part), t(float(1 if correction is None else correction), part)), t(0, part))
+        squares = t.op("square", off if part == dtype else t.op("abs", off))
+        mean = t.op("div", t.op("sum", squares, dims=dims, keepdims=True), left)
         mean = mean if name == "var" else t.op("sqrt", mean)
     return t.convert(t.op("reshape", mean, shape=list(s.result.shape)), s.result.dtype)
 
@@ -107,9 +107,10 @@ def softmax(t, s):
 
 @maps("masked.logsumexp", sums=True)
 def logsumexp(t, s):
-    if not s.result.is_floating_point() and not s.result.is_complex():
-        raise Refused("whole numbers")
-    x, _ = operand(t, s, -math.inf, computed(s))
+    """PyTorch's of integers is cut off; the least one stands for what is masked."""
+    whole = not s.result.is_floating_point() and not s.result.is_complex()
+    x, _ = operand(t, s, torch.iinfo(s.input.dtype).min if whole else -math.inf, s.input.dtype if whole else computed(s))
+    x = t.convert(x, torch.float32) if whole else x
     t.no_gradient = s.kwargs.get("mask") is not None
     return t.convert(t.op("logsumexp", x, dims=axes_of(s), keepdims=bool(s.kwargs.get("keepdim"))), s.result.dtype)
 

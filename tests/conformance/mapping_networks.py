@@ -5,6 +5,7 @@ Importing it adds them to mapping.MAPPED.
 import numpy as np
 import torch
 
+import weft
 from mapping import NAMES, Refused, argument, maps
 
 
@@ -39,9 +40,10 @@ def inner(t, s):
 def tensordot(t, s):
     x, y, dims = s.input, s.args[0], argument(s, 1, "dims", 2)
     a, b = (list(range(x.ndim - dims, x.ndim)), list(range(dims))) if isinstance(dims, int) else dims
-    if [x.shape[i] for i in a] != [y.shape[j] for j in b]:  # sizes of 1 broadcast: the others are summed
-        raise Refused("contracted size 1")
-    return t.op("dot_general", t(x), t(y), lhs_batching_dimensions=[], rhs_batching_dimensions=[],
+    short = lambda v, own, w, others: [i for i, j in zip(own, others) if v.shape[i] != w.shape[j] == 1]
+    left, right = (t.op("sum", t(v), dims=over, keepdims=True) if (over := short(v, own, w, others)) else t(v)
+                   for v, own, w, others in ((x, a, y, b), (y, b, x, a)))  # sizes of 1 broadcast: the others are summed
+    return t.op("dot_general", left, right, lhs_batching_dimensions=[], rhs_batching_dimensions=[],
                 lhs_contracting_dimensions=[i % x.ndim for i in a], rhs_contracting_dimensions=[j % y.ndim for j in b])
 
 
@@ -56,6 +58,9 @@ def linear(t, s):
     w, b = s.args[0], argument(s, 1, "bias")
     if w.ndim == 1:
         return t.op("matmul", t(s.input), t(w))
+    if w.is_complex():
+        y = t.op("matmul", t(s.input), t.op("transpose", t(w), permutation=[1, 0]))
+        return y if b is None else t.op("add", y, t(b))
     return t.op("linear", t(s.input), t.op("transpose", t(w), permutation=[1, 0]), t(b) if b is not None else None)
 
 
@@ -75,6 +80,14 @@ def channels_last(t, value, n, batched):
 def channels_first(t, value, n, batched):
     value = t.op("transpose", value, permutation=[0, n + 1, *range(1, n + 1)])
     return value if batched else t.op("squeeze", value, dims=[0])
+
+
+def by_parts(t, product, x, y):
+    """A product of complex numbers by four of their parts."""
+    if x.dtype not in weft.PARTS:
+        return product(x, y)
+    (a, b), (c, d) = ([t.op(part, v) for part in ("real", "imag")] for v in (x, y))
+    return t.op("complex", t.op("sub", product(a, c), product(b, d)), t.op("add", product(a, d), product(b, c)))
 
 
 def with_bias(t, y, b, dtype, up):
@@ -97,7 +110,7 @@ def conv(t, s):
     up = wide(t, s.input) if b is not None else None
     x = channels_last(t, t(s.input), n, batched)
     kernel = t.op("transpose", t(w), permutation=[*range(2, n + 2), 1, 0])
-    y = t.op("conv", x, kernel, strides=stride, dilation=dilation, groups=groups, dtype=up, **same)
+    y = by_parts(t, lambda v, w: t.op("conv", v, w, strides=stride, dilation=dilation, groups=groups, dtype=up, **same), x, kernel)
     return channels_first(t, with_bias(t, y, b, s.input.dtype, up), n, batched)
 
 
@@ -117,15 +130,18 @@ def conv_transpose(t, s):
         kernel = t.op("transpose", kernel, permutation=[1, 0, 2, *range(3, n + 3)])
         kernel = t.op("reshape", kernel, shape=[inputs // groups, groups * outputs, *w.shape[2:]])
     kernel = t.op("transpose", kernel, permutation=[*range(2, n + 2), 0, 1])
-    y = t.op("conv_transpose", x, kernel, strides=stride, pads=[p for p in padding for _ in range(2)], output_padding=extra,
-             dilation=dilation, groups=groups, dtype=up)
+    y = by_parts(t, lambda v, w: t.op("conv_transpose", v, w, strides=stride, pads=[p for p in padding for _ in range(2)], output_padding=extra,
+                                      dilation=dilation, groups=groups, dtype=up), x, kernel)
     return channels_first(t, with_bias(t, y, b, s.input.dtype, up), n, batched)
 
 
 @maps("nn.functional.max_pool1d", "nn.functional.max_pool2d", "nn.functional.max_pool3d",
       "nn.functional.avg_pool1d", "nn.functional.avg_pool2d", "nn.functional.avg_pool3d", sums=True)
-def pool(t, s):
-    n, average = int(s.name[-2]), "avg" in s.name
+def pools(t, s):
+    return pool(t, s, int(s.name[-2]), "avg" in s.name)
+
+
+def pool(t, s, n, average):
     window = many(argument(s, 0, "kernel_size"), n)
     stride = argument(s, 1, "stride")
     stride = window if stride in (None, [], ()) else many(stride, n)
@@ -138,7 +154,9 @@ def pool(t, s):
            "ceil_mode": bool(rest.get("ceil_mode"))}
     if average:
         how.update(count_include_pad=rest["count_include_pad"] is not False, divisor=rest.get("divisor_override"))
-        return channels_first(t, t.op("avg_pool", x, **how), n, batched)
+        whole = not s.input.is_floating_point()  # sums are divided, and cut off
+        y = t.op("avg_pool", t.convert(x, torch.float64) if whole else x, **how)
+        return channels_first(t, t.convert(y, s.input.dtype), n, batched)
     how["dilation"] = many(rest["dilation"] or 1, n)
     if not (s.kwargs.get("return_indices") or rest.get("return_indices")):
         return channels_first(t, t.op("max_pool", x, **how), n, batched)
@@ -206,17 +224,24 @@ def one_hot(t, s):
 
 @maps("nn.functional.dropout", "nn.functional.dropout2d", "nn.functional.dropout3d")
 def dropout(t, s):
-    if s.kwargs.get("training", True) and s.kwargs.get("p", 0.5) not in (0, 1):
-        raise Refused("random")
-    if not s.kwargs.get("training", True) or s.kwargs["p"] == 1:
-        raise Refused("random")  # a rate of 1 is refused, and without training there is nothing to call
-    return t.op("dropout", t(s.input), rate=0.0)
+    return dropped(t, s)
+
+
+def dropped(t, s, **how):
+    """Without training nothing is. Which elements are is each generator's own."""
+    rate = float(argument(s, 0, "p", 0.5)) if argument(s, 1, "training", s.variant != "without_train") else 0.0
+    if rate == 1 or s.input.is_complex():
+        t.no_values = rate not in (0, 1)
+        return t.op("mul", t(s.input), t(1 - rate, s.input.dtype))
+    if rate == 0 and not s.input.is_floating_point():
+        return t.op("reshape", t(s.input), shape=list(s.input.shape))
+    t.no_values = rate != 0
+    return t.op("dropout", t(s.input), rate=rate, **how)
 
 
 @maps("nn.functional.scaled_dot_product_attention", sums=True)
 def attention(t, s):
-    if s.kwargs.get("dropout_p", 0) > 0:
-        raise Refused("random")
+    t.no_values = s.kwargs.get("dropout_p", 0) > 0
     q, k, v = s.input, *s.args[:2]
     mask, grouped = s.kwargs.get("attn_mask"), s.kwargs.get("enable_gqa", False)
     own = 3 if grouped else 2

@@ -1,6 +1,7 @@
 """mapping.py's entries for elements at computed places, diagonals, windows, strides, and what turns or joins tensors. See there."""
 import math
 
+import numpy as np
 import torch
 
 from mapping import NAMES, Refused, argument, maps
@@ -9,6 +10,11 @@ from mapping import NAMES, Refused, argument, maps
 def axis(dim, x):
     """Of a tensor without dimensions as of a row of one element."""
     return int(dim) % max(1, x.ndim)
+
+
+def counting(dtype):
+    """PyTorch's sums of bools are whether any is true, its products whether all are: those of integers, as bools."""
+    return torch.int32 if dtype == torch.bool else dtype
 
 
 # --- along an axis ---------------------------------------------------------------------------------------------------
@@ -37,11 +43,10 @@ def scatter(t, s):
         s.name, s.variant.replace("am", "m"))
     if not isinstance(source, torch.Tensor):
         source = torch.full(index.shape, source, dtype=s.input.dtype)
-    if s.input.dtype == torch.bool and how != "set":
-        raise Refused("dtype")
     t.no_gradient = s.name == "scatter" and "reduce" in s.kwargs
-    return t.op("scatter_reduce", t(s.input), t(index), t(source), reducer=how, axis=axis(dim, s.input),
-                include_self=s.kwargs.get("include_self", True))
+    up = counting(s.input.dtype)
+    return t.convert(t.op("scatter_reduce", t(s.input, up), t(index), t(source, up), reducer=how, axis=axis(dim, s.input),
+                          include_self=s.kwargs.get("include_self", True)), s.input.dtype)
 
 
 @maps("index_add", "index_copy", "index_fill", "index_reduce/prod", "index_reduce/mean", "index_reduce/amax", "index_reduce/amin")
@@ -52,9 +57,8 @@ def index_into(t, s):
     more = {"alpha": float(s.kwargs["alpha"])} if "alpha" in s.kwargs else {}
     if s.name == "index_reduce":
         more = {"reducer": s.variant.replace("am", "m"), "include_self": s.kwargs.get("include_self", True)}
-    if s.input.dtype == torch.bool and s.name in ("index_add", "index_reduce"):
-        raise Refused("dtype")
-    return t.op(s.name, t(s.input), t(index), t(source), axis=axis(dim, s.input), **more)
+    up = counting(s.input.dtype)
+    return t.convert(t.op(s.name, t(s.input, up), t(index), t(source, up), axis=axis(dim, s.input), **more), s.input.dtype)
 
 
 # --- any place -------------------------------------------------------------------------------------------------------
@@ -64,10 +68,9 @@ def index_put(t, s):
     places, values = s.args[:2]
     if any(i.dtype == torch.bool for i in places):
         places = [j for i in places for j in (i.nonzero(as_tuple=True) if i.dtype == torch.bool else (i,))]
-    if s.input.dtype == torch.bool and s.kwargs.get("accumulate"):
-        raise Refused("dtype")
-    return t.op("index_put", t(s.input), t(values), [t(i) for i in places], dims=list(range(len(places))),
-                accumulate=bool(argument(s, 2, "accumulate", False)))
+    up = counting(s.input.dtype)
+    return t.convert(t.op("index_put", t(s.input, up), t(values, up), [t(i) for i in places], dims=list(range(len(places))),
+                          accumulate=bool(argument(s, 2, "accumulate", False))), s.input.dtype)
 
 
 @maps("__getitem__")
@@ -99,9 +102,8 @@ def getitem(t, s):
 
 @maps("put")
 def put(t, s):
-    if s.input.dtype == torch.bool and s.kwargs.get("accumulate"):
-        raise Refused("dtype")
-    return t.op("put", t(s.input), t(s.args[0]), t(s.args[1]), accumulate=bool(argument(s, 2, "accumulate", False)))
+    up = counting(s.input.dtype)
+    return t.convert(t.op("put", t(s.input, up), t(s.args[0]), t(s.args[1], up), accumulate=bool(argument(s, 2, "accumulate", False))), s.input.dtype)
 
 
 @maps("masked_scatter")
@@ -211,3 +213,29 @@ def isreal(t, s):
     if s.input.is_complex():
         return t.op("eq", t.op("imag", t(s.input)), t(0.0, s.input.real.dtype))
     return t.op("full", shape=list(s.input.shape), value=1.0, dtype=NAMES[torch.bool])
+
+
+@maps("resize_", "resize_as_")
+def resized(t, s):
+    if s.result.numel() != s.input.numel():
+        raise Refused("storage")
+    return t.op("reshape", t(s.input), shape=list(s.result.shape))
+
+
+@maps("gradient", sums=True)
+def gradient(t, s):
+    """Differences in the middle, and of first or second order at the ends; one result a dimension."""
+    dims, spacing, order = s.kwargs.get("dim"), s.kwargs.get("spacing"), s.kwargs.get("edge_order", 1)
+    dims = range(s.input.ndim) if dims is None else [dims] if isinstance(dims, int) else dims
+    values, dtype = [], s.result[0].dtype if isinstance(s.result, list) else s.result.dtype
+    for i, d in enumerate(dims):
+        given = spacing[i] if isinstance(spacing, (list, tuple)) else 1.0 if spacing is None else spacing
+        places = given.detach().real.double() if isinstance(given, torch.Tensor) and given.ndim else torch.arange(s.input.shape[d], dtype=torch.float64) * float(given)
+        slopes = np.gradient(np.eye(len(places)), places.numpy(), axis=0, edge_order=order)  # what each element gives to each slope
+        last = d % s.input.ndim
+        moved = [a for a in range(s.input.ndim) if a != last] + [last]
+        up = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+        y = t.op("matmul", t.op("transpose", t(s.input, up), permutation=moved),
+                 t.convert(t.constant(slopes.T), up))
+        values.append(t.convert(t.op("transpose", y, permutation=[moved.index(a) for a in range(s.input.ndim)]), dtype))
+    return values

@@ -63,8 +63,6 @@ def fft(t, s):
     dtype = dtype if real_operand or dtype.is_complex else COMPLEX[dtype]
     if kind[-1] in "2n":
         sizes, dims = argument(s, 0, "s"), argument(s, 1, "dim", (-2, -1) if kind[-1] == "2" else None)
-        if kind.rstrip("2n") in ("hfft", "ihfft"):
-            raise Refused("four dimensions")
         dims = list(range(x.ndim - (len(sizes) if sizes is not None else x.ndim), x.ndim)) if dims is None else dims
         dims = [dims] if isinstance(dims, int) else list(dims)
         sizes = None if sizes is None else [sizes] if isinstance(sizes, int) else list(sizes)
@@ -153,3 +151,34 @@ def stft(t, s):
     if s.kwargs.get("return_complex", True):
         return x
     return t.op("concatenate", [t.op("expand_dims", t.op(part, x), dims=[rank + 1]) for part in ("real", "imag")], dimension=rank + 1)
+
+
+@maps("istft", sums=True)
+def istft(t, s):
+    """Spectra back as windows, added up where they stand, over the sum of the windows' squares there."""
+    given = {name: argument(s, i, name, d) for i, (name, d) in enumerate((("n_fft", None), ("hop_length", None), ("win_length", None), ("window", None)))}
+    size, x, result = given["n_fft"], s.input, s.result.dtype
+    hop, width, (bins, frames) = given["hop_length"] or size // 4, given["win_length"] or size, x.shape[-2:]
+    window = torch.ones(width, dtype=x.real.dtype) if given["window"] is None else given["window"].detach()
+    half = not s.kwargs.get("return_complex", False)  # PyTorch takes one of both sides
+    left = (size - width) // 2
+    window = torch.nn.functional.pad(window, (left, size - width - left)).to(result)
+    batches = x.numel() // max(1, bins * frames)
+    rows = t.op("transpose", t.op("reshape", t(x), shape=[batches, bins, frames]), permutation=[0, 2, 1])
+    rows = t.op("slice_in_dim", rows, axis=2, start=0, limit=size // 2 + 1) if half else rows
+    y = t.op("fft", rows, fft_type="IRFFT" if half else "IFFT", fft_length=[size])
+    y.dtype = NAMES[x.real.dtype] if half else y.dtype
+    y = t.convert(y, result)
+    if s.kwargs.get("normalized"):
+        y = t.op("mul", y, t(size ** 0.5, result))
+    length = size + hop * (frames - 1)
+    added = lambda rows: t.op("reshape", t.op("col2im", rows, size=[length], window=[size], strides=[hop]), shape=[batches, length])
+    weights = added(t((window ** 2).expand(batches, frames, size).contiguous()))
+    start = size // 2 if s.kwargs.get("center", True) else 0
+    count = s.result.shape[-1]
+    cut = lambda v: t.op("slice_in_dim", v, axis=1, start=start, limit=min(start + count, length))
+    y = t.op("div", cut(added(t.op("mul", y, t(window)))), cut(weights))
+    short = count - (min(start + count, length) - start)
+    if short:
+        y = t.op("pad", y, t(0, result), edge_padding_low=[0, 0], edge_padding_high=[0, short], interior_padding=[0, 0])
+    return t.op("reshape", y, shape=list(s.result.shape))

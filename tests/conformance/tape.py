@@ -33,7 +33,7 @@ class Tape:
 
     def op(self, name, *operands, **attrs):
         flat = [x for o in operands for x in (o if isinstance(o, (list, tuple)) else [o])]
-        count = len(weft.OPS[name]["results"])
+        count = len(weft.OPS[name]["results"]) if name != "grad" else 1  # the client's own, of a result along an input
         self.calls.append((name, [x.index if x is not None else None for x in flat],
                            {k: v for k, v in attrs.items() if v is not None}))
         results = [Value(("call", len(self.calls) - 1, r)) for r in range(count)]
@@ -63,7 +63,10 @@ def run(ctx, case):
     made = []
     look = lambda index: None if index is None else inputs[index[1]] if index[0] == "input" else made[index[1]][index[2]]
     for op, operands, attrs in tape.calls:
-        made.append(ctx.apply(op, [look(tuple(i) if i is not None else None) for i in operands], attrs))
+        tensors = [look(tuple(i) if i is not None else None) for i in operands]
+        if op == "grad":
+            tensors[1].require_grad()
+        made.append(ctx.grad(tensors[0], tensors[1:2], tensors[2]) if op == "grad" else ctx.apply(op, tensors, attrs))
     outputs = [look(tuple(i)) for i in tape.outputs]
     grads = []
     for output, (dtype, raw), pairs in case.gradients:
@@ -151,10 +154,14 @@ def compare(dtype, raw, expectation):
             f"off by {excess[at]:.3g}, allowed {allowed[at]:.3g}")
 
 
+TOP = {"f16": 2.0 ** 16, "f64": np.finfo("f8").max}  # what the overflow of a type counts as
+TOP |= dict.fromkeys(("f32", "bf16"), 2.0 ** 128)
+
+
 def error_of(dtype, found, reference):
     """|found - reference|; overflow counts as the power of two after the largest number, NaN against NaN as 0, against a
     number as NaN."""
-    top = np.ldexp(1.0, {"f16": 16, "f64": 1023}.get(dtype, 128))
+    top = TOP.get(dtype, TOP["f32"])
     with np.errstate(all="ignore"):
         a = np.clip(found, -top, top) if dtype != "f64" else found
         b = np.clip(reference, -top, top) if dtype != "f64" else reference

@@ -8,7 +8,7 @@ PLAIN = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min}
 # NumPy refuses their axes of a scalar; PyTorch takes them for those of one element in a row, as NumPy does for the others.
 ROWS = {"mean": lambda x: x, "var": np.zeros_like, "std": np.zeros_like, "logsumexp": lambda x: x}
 # What NumPy refuses of a scalar is refused here.
-REFUSED = {"sort": {}, "top_k": {"k": 1}, "diff": {}, "layer_norm": {}}
+REFUSED = {"diff": {}, "layer_norm": {}}
 
 
 def refused(op, inputs, text, **attrs):
@@ -35,6 +35,8 @@ def scalars():
                 for dtype in ("i4", "i8"):
                     expect(op, [x], np.asarray(f(x, axis), dtype), axis=axis, dtype=dtype)
                 expect(op, [x], np.asarray(f(x, axis, keepdims=True), "i4"), axis=axis, keepdims=True)
+            expect("sort", [x], x, axis=axis)  # of which NumPy has none for scalars; PyTorch's stays a scalar
+            expect("top_k", [x], [x, np.int32(0)], axis=axis, k=1)
             expect("argsort", [x], np.argsort(x, axis).astype("i4"), axis=axis)
             for op, f in {"cumsum": np.cumsum, "cumprod": np.cumprod}.items():
                 expect(op, [x], f(x, axis, dtype=d), axis=axis)
@@ -46,6 +48,7 @@ def scalars():
             expect("squeeze", [x], np.squeeze(x, axis), dims=[axis])
             if d[0] == "f":  # scipy.special.softmax of a scalar
                 expect("softmax", [x], np.ones((), d), axis=axis)
+                expect("cosine_similarity", [x, -x], -np.ones((), d), axis=axis)
                 expect("softmax", [x], np.ones((), d), axis=axis, safe=True)
                 expect("log_softmax", [x], np.zeros((), d), axis=axis)
                 expect("categorical", [x], np.zeros((), "i4"), axis=axis)
@@ -55,10 +58,11 @@ def scalars():
         for axis in (1, -2):
             for op in (*PLAIN, *(ROWS if d[0] == "f" else ())):
                 refused(op, [x], f"dims is {axis}; of a tensor of rank 0 it can be 0 or -1", dims=[axis])
-            for op in ("argmax", "argsort", "cumsum", "repeat_interleave"):
-                more = {"repeats": 2} if op == "repeat_interleave" else {}
+            for op in ("argmax", "argsort", "sort", "top_k", "cumsum", "repeat_interleave"):
+                more = {"repeat_interleave": {"repeats": 2}, "top_k": {"k": 1}}.get(op, {})
                 refused(op, [x], f"axis is {axis}; of a tensor of rank 0", axis=axis, **more)
         refused("sum", [x], "a tensor of rank 0 has no axes", dims=[0, -1])
+        refused("top_k", [x], "k is 0; of a tensor of rank 0 it must be 1", k=0)
     for x in (np.array(True), np.array(False)):
         for op, f in {"any": np.any, "all": np.all}.items():
             for axis in (0, -1):

@@ -81,6 +81,15 @@ def pairs():
         expect("fmax", [a, b], np.fmax(a, b))
         expect("logical_and", [a, b], np.logical_and(a, b))
         expect("logical_not", [a], np.logical_not(a))
+    truth = np.array([True, True, False, False]), np.array([True, False, True, False])
+    for op, f in {"fmax": np.fmax, "fmin": np.fmin, "isclose": np.isclose}.items():
+        expect(op, [*truth], f(*truth))
+    for d in ("c8", "c16"):
+        z = np.array([1 + 2j, 1 + 2.00001j, INF, complex(1, NAN), complex(NAN, 1), 1 + 2.1j, 0]).astype(d)
+        a, b = (v.ravel() for v in np.meshgrid(z, z))
+        for equal_nan in (False, True):
+            expect("isclose", [a, b], np.isclose(a, b, rtol=1e-4, equal_nan=equal_nan), rtol=1e-4, equal_nan=equal_nan)
+            expect("allclose", [z, z], np.array(np.allclose(z, z, equal_nan=equal_nan)), equal_nan=equal_nan)
     n = np.array([-1074, -149, -3, 0, 7, 127, 300, 1023, 2000], "i4")
     expect("ldexp", [np.ones(9), n], np.ldexp(np.ones(9), n), tolerance=0)
     p, q, w = (rng(s).normal(size=(3, 4)) for s in (81, 82, 83))

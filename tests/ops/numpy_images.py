@@ -79,6 +79,7 @@ def columns():
     rows = [padded[:, i:i + 3, j:j + 4:2].transpose(0, 3, 1, 2).reshape(2, -1) for i in range(0, 6, 2) for j in range(5)]
     wanted = np.stack(rows[:15], 1)
     expect("im2col", [x], wanted, tolerance=0, **how)
+    expect("im2col", [x > 0], wanted > 0, **how)
     y = rng(24).normal(size=wanted.shape)
     back = np.zeros(padded.shape)
     for k, (i, j) in enumerate(itertools.product(range(0, 6, 2), range(5))):

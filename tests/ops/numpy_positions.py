@@ -181,9 +181,35 @@ def different():
                 want = [filled(values, size, 1), np.int32(len(values)), inverse.astype("i4"), filled(counts.astype("i4"), size, 0),
                         filled(first.astype("i4"), size, -1)]
                 expect("unique_static", [x], want, tolerance=0, size=size, fill=1, equal_nan=equal_nan)
+    slices_apart()
     large = rng(85).integers(0, 1000, 200_000)
     values, first, inverse, counts = np.unique(large, return_index=True, return_inverse=True, return_counts=True)
     expect("unique_static", [large], [values, np.int32(1000), inverse.astype("i4"), counts.astype("i4"), first.astype("i4")], size=1000)
+
+
+def slices_apart():
+    """Slices along an axis, in lexicographic order and as runs; of many columns."""
+    for (n, rest), d in itertools.product(((7, (3,)), (9, (2, 2)), (40, (1,)), (1, (5,)), (30, (33,)), (5, ())), ("f4", "f2", "i8", "u1", "b1")):
+        rows = rng(86).integers(0, 2, (n, int(np.prod(rest)))).astype(d)
+        rows[1::2] = rows[0]  # equal ones, and some that differ in the last element alone
+        rows[1::4, -1] = 1 - rows[0, -1].astype("i4")
+        order = sorted(range(n), key=lambda i: rows[i].tolist())
+        for op, found in (("unique_static", order), ("unique_consecutive_static", range(n))):
+            groups = [list(g) for _, g in itertools.groupby(found, key=lambda i: rows[i].tolist())]
+            inverse, first = np.zeros(n, "i4"), np.array([g[0] for g in groups], "i4")
+            for k, g in enumerate(groups):
+                inverse[g] = k
+            counts = np.array([len(g) for g in groups], "i4")
+            for size, axis in itertools.product((len(groups) + 2, len(groups), len(groups) - 1), (0, -1)):
+                along = lambda v: np.moveaxis(v.reshape(len(v), *rest), 0, axis)
+                want = [along(filled(rows[first], size, 1)), np.int32(len(groups)), inverse, filled(counts, size, 0), filled(first, size, -1)]
+                expect(op, [along(rows)], want[:5 if op == "unique_static" else 4], tolerance=0, size=size, fill=1, axis=axis)
+    nan = np.array([[NAN, 1], [0, 1], [NAN, 1], [-0.0, 1]])
+    for equal_nan, first, inverse, counts in ((True, [1, 0], [1, 0, 1, 0], [2, 2]), (False, [1, 0, 2], [1, 0, 2, 0], [2, 1, 1])):
+        expect("unique_static", [nan], [nan[first], np.int32(len(first)), *map(np.int32, (inverse, counts, first))], tolerance=0, size=len(first), axis=0, equal_nan=equal_nan)
+    one = np.int32([0])
+    expect("unique_static", [np.float32(3)], [np.float32([3]), np.int32(1), one, one + 1, one], size=1, axis=0)
+    expect("unique_static", [np.zeros((3, 0))], [np.zeros((2, 0)), np.int32(1), np.zeros(3, "i4"), np.int32([3, 0]), np.int32([0, -1])], size=2, axis=0)
 
 
 def rearranged():

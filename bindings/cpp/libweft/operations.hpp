@@ -2750,7 +2750,8 @@ struct sort_options {
   maybe<bool> descending = {}; /* the largest first; default false */
 };
 /* The elements along one axis in ascending or descending order; equal ones keep their order. NaN counts as larger than
- * everything, so it comes last, or first of a descending order. The gradient follows the elements.
+ * everything, so it comes last, or first of a descending order. A scalar stays as it is. The gradient follows the
+ * elements.
  *   x: operand; any type but complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
  */
@@ -2786,7 +2787,7 @@ struct top_k_results {
 };
 /* The k largest elements along one axis, the largest first, and their positions as i32; with largest=false the
  * smallest, the smallest first. Of equal elements the one that stands first comes first. NaN counts as larger than
- * everything. The gradient follows the elements.
+ * everything; a scalar is as one element in a row. The gradient follows the elements.
  *   x: operand; any type but complex
  *   k: how many, at most the size of the axis; integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
@@ -2971,6 +2972,8 @@ struct unique_static_options {
   maybe<double> fill = {}; /* what stands behind the last value, a number of x's type; default 0 */
   /* all NaN are one value, as in NumPy; else each is one of its own, as in PyTorch; default true */
   maybe<bool> equal_nan = {};
+  /* the slices along this axis are compared, each as a whole; negative counts from the end; absent: elements */
+  maybe<std::int64_t> axis = {};
 };
 /* Results of weft::unique_static. Since 1.1. */
 struct unique_static_results {
@@ -2983,9 +2986,10 @@ struct unique_static_results {
 /* The different elements of x in ascending order, as one dimension of the given size; behind the last one stands fill.
  * count says how many there are, those without room included. inverse, of x's shape, is where in the values each
  * element is; counts is how often each value is there, and 0 behind the last; indices is where in x, counted in
- * row-major order, it stands first, and -1 behind the last. 0 and -0 are one value, NaN comes last. Never waits; the
- * gradient of a value goes to the element that stands first. JAX's unique with a size. See weft_unique for as many
- * values as there are.
+ * row-major order, it stands first, and -1 behind the last. With an axis, slices along it take the elements' place:
+ * values has the size along the axis, in lexicographic order, inverse is a row. 0 and -0 are one value, NaN comes last.
+ * Never waits; the gradient of a value goes to the element that stands first. JAX's unique with a size. See weft_unique
+ * for as many values as there are.
  *   x: operand; any type but complex
  *   size: how many there is room for; what does not fit is left out; integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
@@ -3002,6 +3006,10 @@ struct unique_static_results {
   if (options.equal_nan) {
     o.present |= WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN;
     o.equal_nan = *options.equal_nan ? 1 : 0;
+  }
+  if (options.axis) {
+    o.present |= WEFT_UNIQUE_STATIC_HAS_AXIS;
+    o.axis = *options.axis;
   }
   weft_tensor* out0 = nullptr;
   weft_tensor* out1 = nullptr;
@@ -5377,8 +5385,8 @@ struct allclose_options {
   maybe<bool> equal_nan = {}; /* NaN is close to NaN; default false */
 };
 /* Whether isclose is true of all elements, a bool; true of none.
- *   x: first operand; any real number
- *   y: second operand; any real number
+ *   x: first operand; any type
+ *   y: second operand; any type
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
 [[nodiscard]] inline result<tensor> try_allclose(const tensor& x, const tensor& y,
@@ -5516,8 +5524,8 @@ template <operand_number N>
 
 /* The larger number, elementwise with NumPy broadcasting; a number beats NaN, unlike in maximum. The gradient goes to
  * the one that is taken, half of it to each where they are equal.
- *   x: first operand; any real number
- *   y: second operand; any real number
+ *   x: first operand; any type but complex
+ *   y: second operand; any type but complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
  */
 [[nodiscard]] inline result<tensor> try_fmax(const tensor& x, const tensor& y) {
@@ -5549,8 +5557,8 @@ template <operand_number N>
 
 /* The smaller number, elementwise with NumPy broadcasting; a number beats NaN, unlike in minimum. The gradient goes to
  * the one that is taken, half of it to each where they are equal.
- *   x: first operand; any real number
- *   y: second operand; any real number
+ *   x: first operand; any type but complex
+ *   y: second operand; any type but complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
  */
 [[nodiscard]] inline result<tensor> try_fmin(const tensor& x, const tensor& y) {
@@ -5709,8 +5717,8 @@ struct isclose_options {
 };
 /* True where x and y are equal or |x - y| <= atol + rtol |y|, elementwise with NumPy broadcasting; gives bool.
  * Infinities are close to themselves alone.
- *   x: first operand; any real number
- *   y: second operand; any real number
+ *   x: first operand; any type
+ *   y: second operand; any type
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
 [[nodiscard]] inline result<tensor> try_isclose(const tensor& x, const tensor& y, const isclose_options& options = {}) {
@@ -8347,7 +8355,7 @@ struct im2col_options {
 };
 /* The windows of channels-last data as rows: [batch, windows, features times elements of a window], a feature's
  * elements together. PyTorch's unfold, transposed.
- *   x: [batch, spatial…, features]; float, signed integer, unsigned integer, complex
+ *   x: [batch, spatial…, features]; any type
  *   window: size of the window in each spatial dimension; list of integers
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
@@ -10893,6 +10901,8 @@ struct rnn_results {
 /* Options of weft::unique_consecutive_static, by name and in this order. Since 1.2. */
 struct unique_consecutive_static_options {
   maybe<double> fill = {}; /* what stands behind the last value, a number of x's type; default 0 */
+  /* the slices along this axis are compared, each as a whole; negative counts from the end; absent: elements */
+  maybe<std::int64_t> axis = {};
 };
 /* Results of weft::unique_consecutive_static. Since 1.2. */
 struct unique_consecutive_static_results {
@@ -10904,7 +10914,8 @@ struct unique_consecutive_static_results {
 /* The first element of each run of equal ones of x, read as a row, as one dimension of the given size; behind the last
  * one stands fill. count says how many there are, those without room included; inverse, of x's shape, in which run each
  * element is; counts how long each run is, and 0 behind the last. NaN equals nothing. Never waits; the gradient of a
- * value goes to the first element of its run.
+ * value goes to the first element of its run. With an axis, slices along it take the elements' place, and inverse is a
+ * row.
  *   x: operand; any type but complex
  *   size: how many there is room for; what does not fit is left out; integer
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
@@ -10917,6 +10928,10 @@ struct unique_consecutive_static_results {
   if (options.fill) {
     o.present |= WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_FILL;
     o.fill = *options.fill;
+  }
+  if (options.axis) {
+    o.present |= WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_AXIS;
+    o.axis = *options.axis;
   }
   weft_tensor* out0 = nullptr;
   weft_tensor* out1 = nullptr;

@@ -928,6 +928,7 @@ const (
 	WEFT_NONZERO_STATIC_HAS_FILL uint64 = 1 << 0
 	WEFT_UNIQUE_STATIC_HAS_FILL uint64 = 1 << 0
 	WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN uint64 = 1 << 1
+	WEFT_UNIQUE_STATIC_HAS_AXIS uint64 = 1 << 2
 	WEFT_CHOLESKY_HAS_LOWER uint64 = 1 << 0
 	WEFT_DOT_GENERAL_HAS_DTYPE uint64 = 1 << 0
 	WEFT_DOT_GENERAL_HAS_PRECISION uint64 = 1 << 1
@@ -1242,6 +1243,7 @@ const (
 	WEFT_RNN_HAS_BIAS uint64 = 1 << 2
 	WEFT_RNN_HAS_ACTIVATION uint64 = 1 << 3
 	WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_FILL uint64 = 1 << 0
+	WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_AXIS uint64 = 1 << 1
 	WEFT_WEIGHT_NORM_HAS_AXIS uint64 = 1 << 0
 	WEFT_COMBINATIONS_HAS_COUNT uint64 = 1 << 0
 	WEFT_COMBINATIONS_HAS_REPLACEMENT uint64 = 1 << 1
@@ -2150,7 +2152,8 @@ type UniqueStaticOpts struct {
 	Present uint64
 	Fill float64
 	EqualNan int32
-	Reserved int32
+	ReservedAxis int32
+	Axis int64
 }
 
 type CholeskyOpts struct {
@@ -3450,6 +3453,7 @@ type UniqueConsecutiveStaticOpts struct {
 	Next unsafe.Pointer
 	Present uint64
 	Fill float64
+	Axis int64
 }
 
 type WeightNormOpts struct {

@@ -1390,7 +1390,8 @@ typedef struct weft_unique_static_opts {
   uint64_t present;
   double fill;
   int32_t equal_nan;
-  int32_t reserved;
+  int32_t reserved_axis;
+  int64_t axis;
 } weft_unique_static_opts;
 typedef struct weft_cholesky_opts {
   size_t struct_size;
@@ -2547,6 +2548,7 @@ typedef struct weft_unique_consecutive_static_opts {
   const void* next;
   uint64_t present;
   double fill;
+  int64_t axis;
 } weft_unique_consecutive_static_opts;
 typedef struct weft_weight_norm_opts {
   size_t struct_size;
@@ -4086,6 +4088,7 @@ M.WEFT_MASKED_SELECT_STATIC_HAS_FILL = 0x1ULL
 M.WEFT_NONZERO_STATIC_HAS_FILL = 0x1ULL
 M.WEFT_UNIQUE_STATIC_HAS_FILL = 0x1ULL
 M.WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN = 0x2ULL
+M.WEFT_UNIQUE_STATIC_HAS_AXIS = 0x4ULL
 M.WEFT_CHOLESKY_HAS_LOWER = 0x1ULL
 M.WEFT_DOT_GENERAL_HAS_DTYPE = 0x1ULL
 M.WEFT_DOT_GENERAL_HAS_PRECISION = 0x2ULL
@@ -4400,6 +4403,7 @@ M.WEFT_RNN_HAS_BIDIRECTIONAL = 0x2ULL
 M.WEFT_RNN_HAS_BIAS = 0x4ULL
 M.WEFT_RNN_HAS_ACTIVATION = 0x8ULL
 M.WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_FILL = 0x1ULL
+M.WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_AXIS = 0x2ULL
 M.WEFT_WEIGHT_NORM_HAS_AXIS = 0x1ULL
 M.WEFT_COMBINATIONS_HAS_COUNT = 0x1ULL
 M.WEFT_COMBINATIONS_HAS_REPLACEMENT = 0x2ULL

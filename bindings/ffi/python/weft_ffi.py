@@ -104,6 +104,7 @@ WEFT_MASKED_SELECT_STATIC_HAS_FILL = 0x1
 WEFT_NONZERO_STATIC_HAS_FILL = 0x1
 WEFT_UNIQUE_STATIC_HAS_FILL = 0x1
 WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN = 0x2
+WEFT_UNIQUE_STATIC_HAS_AXIS = 0x4
 WEFT_CHOLESKY_HAS_LOWER = 0x1
 WEFT_DOT_GENERAL_HAS_DTYPE = 0x1
 WEFT_DOT_GENERAL_HAS_PRECISION = 0x2
@@ -418,6 +419,7 @@ WEFT_RNN_HAS_BIDIRECTIONAL = 0x2
 WEFT_RNN_HAS_BIAS = 0x4
 WEFT_RNN_HAS_ACTIVATION = 0x8
 WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_FILL = 0x1
+WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_AXIS = 0x2
 WEFT_WEIGHT_NORM_HAS_AXIS = 0x1
 WEFT_COMBINATIONS_HAS_COUNT = 0x1
 WEFT_COMBINATIONS_HAS_REPLACEMENT = 0x2
@@ -1971,7 +1973,8 @@ class weft_unique_static_opts(c.Structure):
         ("present", c.c_uint64),
         ("fill", c.c_double),
         ("equal_nan", c.c_int32),
-        ("reserved", c.c_int32),
+        ("reserved_axis", c.c_int32),
+        ("axis", c.c_int64),
     ]
 
 
@@ -3557,6 +3560,7 @@ class weft_unique_consecutive_static_opts(c.Structure):
         ("next", c.c_void_p),
         ("present", c.c_uint64),
         ("fill", c.c_double),
+        ("axis", c.c_int64),
     ]
 
 

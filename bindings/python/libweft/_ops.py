@@ -2925,7 +2925,8 @@ _sort_options = _Options('sort', 'QPQqii', 40, (('axis', 'int'), ('descending', 
 
 def sort(x, axis=-1, descending=False):
     """The elements along one axis in ascending or descending order; equal ones keep their order. NaN counts as
-    larger than everything, so it comes last, or first of a descending order. The gradient follows the elements.
+    larger than everything, so it comes last, or first of a descending order. A scalar stays as it is. The
+    gradient follows the elements.
 
     x: operand
     axis: axis to sort along; negative counts from the end
@@ -2956,7 +2957,7 @@ _top_k_results = _results('top_k', ('values', 'indices'))
 def top_k(x, k, axis=-1, largest=True):
     """The k largest elements along one axis, the largest first, and their positions as i32; with largest=false the
     smallest, the smallest first. Of equal elements the one that stands first comes first. NaN counts as larger
-    than everything. The gradient follows the elements.
+    than everything; a scalar is as one element in a row. The gradient follows the elements.
 
     x: operand
     k: how many, at most the size of the axis
@@ -3121,22 +3122,26 @@ def nonzero_static(x, size, fill=-1):
 
 
 _unique_static = _bind('weft_unique_static')
-_unique_static_options = _Options('unique_static', 'QPQdii', 40, (('fill', 'double'), ('equal_nan', 'bool'),), ('v', 'v', '0'))
+_unique_static_options = _Options('unique_static', 'QPQdiiq', 48, (('fill', 'double'), ('equal_nan', 'bool'), ('axis',
+        'int'),), ('v', 'v', '0', 'v'))
 _unique_static_results = _results('unique_static', ('values', 'count', 'inverse', 'counts', 'indices'))
 
 
-def unique_static(x, size, fill=0, equal_nan=True):
+def unique_static(x, size, fill=0, equal_nan=True, axis=None):
     """The different elements of x in ascending order, as one dimension of the given size; behind the last one
     stands fill. count says how many there are, those without room included. inverse, of x's shape, is where in
     the values each element is; counts is how often each value is there, and 0 behind the last; indices is where
-    in x, counted in row-major order, it stands first, and -1 behind the last. 0 and -0 are one value, NaN comes
-    last. Never waits; the gradient of a value goes to the element that stands first. JAX's unique with a size.
-    See weft_unique for as many values as there are.
+    in x, counted in row-major order, it stands first, and -1 behind the last. With an axis, slices along it
+    take the elements' place: values has the size along the axis, in lexicographic order, inverse is a row. 0
+    and -0 are one value, NaN comes last. Never waits; the gradient of a value goes to the element that stands
+    first. JAX's unique with a size. See weft_unique for as many values as there are.
 
     x: operand
     size: how many there is room for; what does not fit is left out
     fill: what stands behind the last value, a number of x's type
     equal_nan: all NaN are one value, as in NumPy; else each is one of its own, as in PyTorch
+    axis: the slices along this axis are compared, each as a whole; negative counts from the end; absent:
+        elements
 
     Gives (values, count, inverse, counts, indices).
 
@@ -3146,10 +3151,10 @@ def unique_static(x, size, fill=0, equal_nan=True):
         h0 = x._h
     except AttributeError:
         x, = _operands('unique_static', (('x', 'T'),), (x,))
-        return unique_static(x, size, fill=fill, equal_nan=equal_nan)
+        return unique_static(x, size, fill=fill, equal_nan=equal_nan, axis=axis)
     options = None
-    if (str(fill) != '0' or equal_nan != True):
-        options = _unique_static_options(fill, equal_nan)
+    if (str(fill) != '0' or equal_nan != True or axis is not None):
+        options = _unique_static_options(fill, equal_nan, axis)
     r0 = _Handle()
     r1 = _Handle()
     r2 = _Handle()
@@ -10705,19 +10710,23 @@ def tensordot(x, y, x_dims, y_dims):
 
 
 _unique_consecutive_static = _bind('weft_unique_consecutive_static')
-_unique_consecutive_static_options = _Options('unique_consecutive_static', 'QPQd', 32, (('fill', 'double'),), ('v',))
+_unique_consecutive_static_options = _Options('unique_consecutive_static', 'QPQdq', 40, (('fill', 'double'), ('axis',
+        'int'),), ('v', 'v'))
 _unique_consecutive_static_results = _results('unique_consecutive_static', ('values', 'count', 'inverse', 'counts'))
 
 
-def unique_consecutive_static(x, size, fill=0):
+def unique_consecutive_static(x, size, fill=0, axis=None):
     """The first element of each run of equal ones of x, read as a row, as one dimension of the given size; behind
     the last one stands fill. count says how many there are, those without room included; inverse, of x's shape,
     in which run each element is; counts how long each run is, and 0 behind the last. NaN equals nothing. Never
-    waits; the gradient of a value goes to the first element of its run.
+    waits; the gradient of a value goes to the first element of its run. With an axis, slices along it take the
+    elements' place, and inverse is a row.
 
     x: operand
     size: how many there is room for; what does not fit is left out
     fill: what stands behind the last value, a number of x's type
+    axis: the slices along this axis are compared, each as a whole; negative counts from the end; absent:
+        elements
 
     Gives (values, count, inverse, counts).
 
@@ -10727,10 +10736,10 @@ def unique_consecutive_static(x, size, fill=0):
         h0 = x._h
     except AttributeError:
         x, = _operands('unique_consecutive_static', (('x', 'T'),), (x,))
-        return unique_consecutive_static(x, size, fill=fill)
+        return unique_consecutive_static(x, size, fill=fill, axis=axis)
     options = None
-    if str(fill) != '0':
-        options = _unique_consecutive_static_options(fill)
+    if (str(fill) != '0' or axis is not None):
+        options = _unique_consecutive_static_options(fill, axis)
     r0 = _Handle()
     r1 = _Handle()
     r2 = _Handle()

@@ -295,7 +295,8 @@ class _UniqueStatic(NamedTuple):
     indices: Tensor
 
 
-def unique_static(x: _Tensor, size: int, fill: float = ..., equal_nan: bool = ...) -> _UniqueStatic: ...
+def unique_static(x: _Tensor, size: int, fill: float = ..., equal_nan: bool = ..., axis: Union[int,
+    None] = ...) -> _UniqueStatic: ...
 
 def cholesky(a: _Tensor, lower: bool = ...) -> Tensor: ...
 
@@ -1037,7 +1038,8 @@ class _UniqueConsecutiveStatic(NamedTuple):
     counts: Tensor
 
 
-def unique_consecutive_static(x: _Tensor, size: int, fill: float = ...) -> _UniqueConsecutiveStatic: ...
+def unique_consecutive_static(x: _Tensor, size: int, fill: float = ..., axis: Union[int,
+    None] = ...) -> _UniqueConsecutiveStatic: ...
 
 def weight_norm(v: _Tensor, g: _Tensor, axis: int = ...) -> Tensor: ...
 

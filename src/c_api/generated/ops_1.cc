@@ -761,9 +761,10 @@ weft_error* weft_unique_static(weft_context* ctx, weft_tensor* x, int64_t size, 
     call.SetInt(0, size);
     weft_unique_static_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_unique_static_opts", &o));
-    call.CheckPresent(o.present, 3u);
+    call.CheckPresent(o.present, 7u);
     if (o.present & WEFT_UNIQUE_STATIC_HAS_FILL) call.SetDouble(1, o.fill);
     if (o.present & WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN) call.SetBool(2, o.equal_nan);
+    if (o.present & WEFT_UNIQUE_STATIC_HAS_AXIS) call.SetInt(3, o.axis);
     return call.RecordSome({out_values, out_count, out_inverse, out_counts, out_indices});
   });
 }

@@ -298,8 +298,9 @@ weft_error* weft_unique_consecutive_static(weft_context* ctx, weft_tensor* x, in
     call.SetInt(0, size);
     weft_unique_consecutive_static_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_unique_consecutive_static_opts", &o));
-    call.CheckPresent(o.present, 1u);
+    call.CheckPresent(o.present, 3u);
     if (o.present & WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_FILL) call.SetDouble(1, o.fill);
+    if (o.present & WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_AXIS) call.SetInt(2, o.axis);
     return call.RecordSome({out_values, out_count, out_inverse, out_counts});
   });
 }

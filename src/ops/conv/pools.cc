@@ -64,7 +64,7 @@ constexpr AttrDef kColumnAttrs[] = {
     {"pads", AttrType::kInts, "padding before and after each spatial dimension: [low0, high0, low1, …]; absent: 0"},
     {"dilation", AttrType::kInts, "spacing of the window's elements; absent: 1"}};
 constexpr AttrDef kImageAttrs[] = {kSizeAttrs[0], kColumnAttrs[0], kColumnAttrs[1], kColumnAttrs[2], kColumnAttrs[3]};
-constexpr OperandDef kImages[] = {{"x", kNumber | kC, "[batch, spatial…, features]"}};
+constexpr OperandDef kImages[] = {{"x", kEveryType, "[batch, spatial…, features]"}};
 constexpr OperandDef kColumns[] = {{"x", kNumber | kC, "[batch, windows, features times elements of a window]"}};
 constexpr OperandDef kPooled[] = {{"x", kF, "[batch, spatial…, features]"},
                                   {"indices", kI, "where each element goes, of x's shape", false, false, 'I'}};

@@ -14,7 +14,7 @@ namespace {
 using namespace ir;
 
 constexpr OperandDef kQuotient[] = {{"x", kNumber, "dividend"}, {"y", kNumber, "divisor"}};
-constexpr OperandDef kOrdered[] = {{"x", kNumber, "first operand"}, {"y", kNumber, "second operand"}};
+constexpr OperandDef kOrdered[] = {{"x", kAnyType, "first operand"}, {"y", kAnyType, "second operand"}};
 constexpr OperandDef kInvertible[] = {{"x", kF | kC, "operand"}};
 constexpr OperandDef kPairs[] = {{"x", kEveryType, "first operand"}, {"y", kEveryType, "second operand"}};
 constexpr OperandDef kAny[] = {{"x", kEveryType, "operand"}};
@@ -127,7 +127,7 @@ Value IsClose(const ExpandCall& call) {
   Value x = call.operands[0], y = call.operands[1];
   Value close = Compare(b, Direction::kEq, x, y);
   if (IsBool(x.dtype())) return close;
-  if (!IsFloat(x.dtype())) {
+  if (IsInteger(x.dtype())) {
     x = Convert(b, x, DType::kF64);
     y = Convert(b, y, DType::kF64);
   } else if (Attr<kNear, "equal_nan">(call.attrs)) {
@@ -337,7 +337,7 @@ constinit const OpDef kOp_isclose = Broadcasting({
            "bool. Infinities are close "
            "to themselves alone.",
     .example = "mask = wf_isclose(s, x, y);",
-    .operands = kOrdered,
+    .operands = kPairs,
     .attrs = kNear,
     .infer = InferClose,
     .expand = ExpandClose,
@@ -350,7 +350,7 @@ constinit const OpDef kOp_allclose = Broadcasting({
     .c_name = "allclose",
     .doc = "Whether isclose is true of all elements, a bool; true of none.",
     .example = "same = wf_allclose(s, x, y);",
-    .operands = kOrdered,
+    .operands = kPairs,
     .attrs = kNear,
     .infer = InferAllClose,
     .expand = ExpandAllClose,

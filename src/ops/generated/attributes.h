@@ -624,10 +624,12 @@ struct NonzeroStaticAttrs {
 };
 
 struct UniqueStaticAttrs {
-  enum Position : size_t { kSize, kFill, kEqualNan };
+  enum Position : size_t { kSize, kFill, kEqualNan, kAxis };
   int64_t size() const { return attrs.Int(kSize); }
   double fill() const { return attrs.Double(kFill); }
   bool equal_nan() const { return attrs.Bool(kEqualNan); }
+  bool has_axis() const { return attrs.has(kAxis); }
+  int64_t axis() const { return attrs.Int(kAxis); }
 
   const ir::Attrs& attrs;
 };

@@ -303,25 +303,23 @@ absl::Status ExpandRenorm(const ExpandCall& call, std::span<Value> results) {
 
 absl::Status InferSimilarity(const InferCall& call, Types* results) {
   WEFT_ASSIGN_OR_RETURN(Dims dims, BroadcastDims(call.operands[0]->dims, call.operands[1]->dims));
-  WEFT_ASSIGN_OR_RETURN(const int64_t axis,
-                        NormalizeAxis("axis", Attr<kSimilarityAttrs, "axis">(call.attrs), dims.size()));
+  WEFT_ASSIGN_OR_RETURN(const int64_t axis, AxisOfRow("axis", Attr<kSimilarityAttrs, "axis">(call.attrs), dims.size()));
   const double eps = Attr<kSimilarityAttrs, "eps">(call.attrs);
   if (!(eps >= 0)) return UserError("eps is ", eps, "; it must be at least 0");
-  dims.erase(dims.begin() + axis);
+  if (!dims.empty()) dims.erase(dims.begin() + axis);
   results->push_back(Type::Tensor(call.operands[0]->dtype, dims));
   return absl::OkStatus();
 }
 absl::Status ExpandSimilarity(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   WEFT_ASSIGN_OR_RETURN(const Dims dims, BroadcastDims(call.operands[0].dims(), call.operands[1].dims()));
-  WEFT_ASSIGN_OR_RETURN(const int64_t axis,
-                        NormalizeAxis("axis", Attr<kSimilarityAttrs, "axis">(call.attrs), dims.size()));
+  WEFT_ASSIGN_OR_RETURN(const Ints axes, AlongAxis("axis", Attr<kSimilarityAttrs, "axis">(call.attrs), dims.size()));
   const double eps = Attr<kSimilarityAttrs, "eps">(call.attrs);
   const auto even = [&](const Value& given) {
-    const Value x = BroadcastTo(b, given, dims), norm = NormKeep(b, x, 2, {axis});
+    const Value x = BroadcastTo(b, given, dims), norm = NormKeep(b, x, 2, axes);
     return norm ? Div(b, x, BroadcastTo(b, Maximum(b, norm, FullLike(b, norm, eps)), dims)) : norm;
   };
-  results[0] = Reduce(b, Mul(b, even(call.operands[0]), even(call.operands[1])), Reducer::kSum, {axis});
+  results[0] = Reduce(b, Mul(b, even(call.operands[0]), even(call.operands[1])), Reducer::kSum, axes);
   return b.status();
 }
 

@@ -1,7 +1,9 @@
 // See places.h.
 #include "src/ops/sizes/places.h"
 
+#include "src/ops/axes.h"
 #include "src/ops/shape/gather_dims.h"
+#include "src/ops/sort/order.h"
 
 namespace weft::ops {
 
@@ -160,6 +162,75 @@ Value PutAt(Builder& b, const Value& slots, const Value& values, int64_t count, 
 Value WhereThere(Builder& b, const Value& there, const Value& x, int64_t axis, double fill) {
   if (!b.ok()) return {};
   return Select(b, BroadcastInDim(b, there, x.dims(), {axis}), x, FullLike(b, x, fill));
+}
+
+Dims Uniques::Values(int64_t size) const {
+  Dims dims = shape;
+  dims[axis] = size;
+  return dims;
+}
+
+Value Uniques::Nothing(Builder& b, const Value& x, int64_t size, double fill) const {
+  Ints high(shape.size(), 0);
+  high[axis] = size;
+  return Pad(b, x, fill, Ints(shape.size(), 0), high, Ints(shape.size(), 0));
+}
+
+absl::StatusOr<Uniques> UniquesOf(const Attrs& attrs, size_t axis_attr, const Dims& dims) {
+  if (!attrs.has(axis_attr)) return Uniques{.shape = {CountOf(dims)}, .inverse = dims};
+  Uniques of = {.slices = true, .shape = RowDims(dims)};
+  WEFT_ASSIGN_OR_RETURN(of.axis, AxisOfRow("axis", attrs.Int(axis_attr), dims.size()));
+  of.inverse = {of.shape[of.axis]};
+  return of;
+}
+
+Value SliceRows(Builder& b, const Value& x, int64_t axis) {
+  if (!b.ok()) return {};
+  const Dims& dims = x.dims();
+  Ints order = {axis};
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (static_cast<int64_t>(d) != axis) order.push_back(static_cast<int64_t>(d));
+  }
+  const int64_t n = dims[axis];
+  return Reshape(b, Transpose(b, Call(b, kOp_stop_gradient, {x}), order), {n, n == 0 ? 0 : x.type().count() / n});
+}
+
+Value Begins(Builder& b, const Value& x, bool equal_nan) {
+  if (!b.ok()) return {};
+  const Dims& dims = x.dims();
+  const Ints none(dims.size(), 0), step(dims.size(), 1);
+  Ints first = none, last = ToInts(dims);
+  first[0] = 1;
+  const Value after = Slice(b, x, first, last, step);
+  --last[0];
+  const Value before = Slice(b, x, none, last, step);
+  Value differs = Compare(b, Direction::kNe, after, before);
+  if (b.ok() && IsFloat(x.dtype()) && equal_nan) {
+    // NaN come last in ascending order, so what follows one is one.
+    differs = And(b, differs, Compare(b, Direction::kEq, before, before));
+  }
+  return Pad(b, differs, 1, first, none, none);
+}
+
+// Each column's elements become their ranks in it; then two columns beside each other become one, whose elements are n times the
+// left rank and the right one, until one is left: two sorts for each halving.
+Value RowRanks(Builder& b, const Value& x, bool equal_nan) {
+  Value ranks = x;
+  while (b.ok()) {
+    const Dims dims = ranks.dims();
+    const int64_t n = dims[0], m = dims[1];
+    if (m == 0) return Full(b, DType::kI32, {n}, 0);
+    const Values sorted = SortByFirst(b, {ranks, Iota(b, DType::kI32, dims, 0)}, 0, false);
+    const Value upto =
+        Call(b, kOp_cumsum, {Convert(b, Begins(b, sorted[0], equal_nan), DType::kI32)}, {int64_t{0}, int64_t{0}});
+    ranks = SortByFirst(b, {sorted[1], Add(b, upto, -1)}, 0, false)[1];
+    if (m == 1) return Reshape(b, ranks, {n});
+    ranks = Convert(b, Pad(b, ranks, 0, {0, 0}, {0, m % 2}, {0, 0}), DType::kI64);
+    const Value left = Slice(b, ranks, {0, 0}, {n, m + m % 2}, {1, 2}),
+                right = Slice(b, ranks, {0, 1}, {n, m + m % 2}, {1, 2});
+    ranks = Add(b, Mul(b, left, static_cast<double>(n)), right);
+  }
+  return {};
 }
 
 }  // namespace weft::ops

@@ -197,6 +197,7 @@ pub const WEFT_MASKED_SELECT_STATIC_HAS_FILL: u64 = 1 << 0;
 pub const WEFT_NONZERO_STATIC_HAS_FILL: u64 = 1 << 0;
 pub const WEFT_UNIQUE_STATIC_HAS_FILL: u64 = 1 << 0;
 pub const WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN: u64 = 1 << 1;
+pub const WEFT_UNIQUE_STATIC_HAS_AXIS: u64 = 1 << 2;
 pub const WEFT_CHOLESKY_HAS_LOWER: u64 = 1 << 0;
 pub const WEFT_DOT_GENERAL_HAS_DTYPE: u64 = 1 << 0;
 pub const WEFT_DOT_GENERAL_HAS_PRECISION: u64 = 1 << 1;
@@ -511,6 +512,7 @@ pub const WEFT_RNN_HAS_BIDIRECTIONAL: u64 = 1 << 1;
 pub const WEFT_RNN_HAS_BIAS: u64 = 1 << 2;
 pub const WEFT_RNN_HAS_ACTIVATION: u64 = 1 << 3;
 pub const WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_FILL: u64 = 1 << 0;
+pub const WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_AXIS: u64 = 1 << 1;
 pub const WEFT_WEIGHT_NORM_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_COMBINATIONS_HAS_COUNT: u64 = 1 << 0;
 pub const WEFT_COMBINATIONS_HAS_REPLACEMENT: u64 = 1 << 1;
@@ -2078,7 +2080,8 @@ pub struct weft_unique_static_opts {
     pub present: u64,
     pub fill: f64,
     pub equal_nan: i32,
-    pub reserved: i32,
+    pub reserved_axis: i32,
+    pub axis: i64,
 }
 
 #[repr(C)]
@@ -3664,6 +3667,7 @@ pub struct weft_unique_consecutive_static_opts {
     pub next: *const c_void,
     pub present: u64,
     pub fill: f64,
+    pub axis: i64,
 }
 
 #[repr(C)]

@@ -1255,7 +1255,9 @@ void Call_weft_unique_static(Fuzz& f) {
     opts->fill = f.DoubleAttr(1);
     if (f.Given(2)) opts->present |= WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN;
     opts->equal_nan = static_cast<int32_t>(f.BoolAttr(2));
-    opts->present ^= f.StrayBits(2);
+    if (f.Given(3)) opts->present |= WEFT_UNIQUE_STATIC_HAS_AXIS;
+    opts->axis = f.IntAttr(3);
+    opts->present ^= f.StrayBits(3);
   }
   weft_tensor** const out_values = f.Out<weft_tensor*>(false);
   weft_tensor** const out_count = f.Out<weft_tensor*>(false);

@@ -690,7 +690,9 @@ void Call_weft_unique_consecutive_static(Fuzz& f) {
   if (opts != nullptr) {
     if (f.Given(1)) opts->present |= WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_FILL;
     opts->fill = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(1);
+    if (f.Given(2)) opts->present |= WEFT_UNIQUE_CONSECUTIVE_STATIC_HAS_AXIS;
+    opts->axis = f.IntAttr(2);
+    opts->present ^= f.StrayBits(2);
   }
   weft_tensor** const out_values = f.Out<weft_tensor*>(false);
   weft_tensor** const out_count = f.Out<weft_tensor*>(false);
