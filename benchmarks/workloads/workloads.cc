@@ -3,6 +3,9 @@
 #include <sys/resource.h>
 
 #include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <iterator>
 #include <memory>
 
 #include "../bench_util.h"
@@ -27,6 +30,8 @@ constexpr char kHelp[] =
     "  --seconds S      measure for about so long (4)\n"
     "  --steps N        N steps without measuring, for profilers\n"
     "  --first N        of the first N steps, and of what comes before them, the time, page faults and the most memory so far\n"
+    "  --inside N       what looking inside costs: N steps in turn with everything off, traced, with first_bad, with positions;\n"
+    "                   the processor's time of one thread\n"
     "  --metrics        the library's counters at the end\n"
     "  --json           one JSON array instead of lines\n"
     "  --quick          one second\n"
@@ -155,6 +160,81 @@ void First(const std::string& name, int steps, const bench::Options& options, Jo
   bench::Print(rows, options);
 }
 
+// --- What looking inside costs ----------------------------------------------------------------------------------------------
+
+weft_context* ContextWith(const char* option, const char* value) {
+  const weft_setting settings[] = {{"threads", WEFT_STRLEN, "1", WEFT_STRLEN}, {option, WEFT_STRLEN, value, WEFT_STRLEN}};
+  weft_context_options context_options = WEFT_CONTEXT_OPTIONS_INIT;
+  context_options.settings = settings;
+  context_options.setting_count = std::size(settings);
+  weft_context* ctx = nullptr;
+  Must(weft_context_create(&context_options, &ctx));
+  return ctx;
+}
+
+// Bytes of the gzipped file for each span of the context's trace.
+double BytesOfSpan(weft_context* ctx) {
+  const std::filesystem::path file = std::filesystem::temp_directory_path() / ("workloads-" + std::to_string(getpid()) + ".json.gz");
+  weft_blob* report = nullptr;
+  Must(weft_trace_report(ctx, WEFT_TRACE_REPORT_JSON, &report));
+  const char* const spans = std::strstr(static_cast<const char*>(weft_blob_data(report)), "\"spans\": ");
+  const double count = spans == nullptr ? 0 : std::atof(spans + std::strlen("\"spans\": "));
+  weft_blob_release(report);
+  Must(weft_trace_write(ctx, file.c_str(), WEFT_STRLEN, WEFT_TRACE_CHROME));
+  const auto bytes = static_cast<double>(std::filesystem::file_size(file));
+  std::filesystem::remove(file);
+  return count > 0 ? bytes / count : 0;
+}
+
+// Ratios of steps that came one after the other, of the processor's time. Others on the machine count for little then.
+int Inside(const Workload& workload, int rounds, const bench::Options& options) {
+  struct Kind {
+    const char *option, *value, *what;
+    std::vector<double> ratios = {};
+  };
+  Kind kinds[] = {{"positions", "off", "everything off"},
+                  {"positions", "off", "the same again"},
+                  {"trace_bytes", "1048576", "traced"},
+                  {"first_bad", "any", "first_bad=any"},
+                  {"positions", "call", "positions=call"}};
+  constexpr size_t kTraced = 2;
+  std::vector<weft_context*> contexts;
+  std::vector<std::unique_ptr<Job>> jobs;
+  for (const Kind& kind : kinds) {
+    contexts.push_back(ContextWith(kind.option, kind.value));
+    jobs.push_back(std::make_unique<Job>(contexts.back(), workload, WEFT_F32, false));
+    for (int i = 0; i < 3; ++i) jobs.back()->Run();
+  }
+  const auto took = [&](size_t i) {
+    timespec start = {}, end = {};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &start);
+    jobs[i]->Run();
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
+    return static_cast<double>(end.tv_sec - start.tv_sec) + 1e-9 * static_cast<double>(end.tv_nsec - start.tv_nsec);
+  };
+  std::vector<double> plain;
+  for (int round = 0; round < rounds; ++round) {
+    for (size_t i = 0; i < std::size(kinds); ++i) {
+      if (i == kTraced) Must(weft_trace_start(contexts[i]));
+      const double before = took(0), seconds = i == 0 ? before : took(i), behind = i == 0 ? before : took(0);
+      if (i == kTraced) Must(weft_trace_stop(contexts[i]));
+      plain.push_back(before);
+      kinds[i].ratios.push_back(2 * seconds / (before + behind));
+    }
+  }
+  std::vector<bench::Row> rows = {{std::string(workload.name) + ", " + kinds[0].what, 1e3 * bench::Median(plain), "ms", 0, 0, {}}};
+  for (size_t i = 1; i < std::size(kinds); ++i)
+    rows.push_back({std::string(workload.name) + ", " + kinds[i].what + ", of that", bench::Median(kinds[i].ratios), "times", 0, 0, {}});
+  Must(weft_trace_start(contexts[kTraced]));
+  for (int round = 0; round < rounds; ++round) jobs[kTraced]->Run();
+  Must(weft_trace_stop(contexts[kTraced]));
+  rows.push_back({std::string(workload.name) + ", a span of " + std::to_string(rounds) + " traced steps, gzipped", BytesOfSpan(contexts[kTraced]), "bytes", 0, 0, {}});
+  jobs.clear();
+  for (weft_context* const ctx : contexts) weft_context_release(ctx);
+  bench::Print(rows, options);
+  return 0;
+}
+
 int List() {
   for (const Workload& workload : workloads::All()) {
     std::printf("%s\t%s\t%s\n", workload.name, workload.in_bf16 ? "f32,bf16" : "f32", workload.text);
@@ -196,7 +276,7 @@ int main(int argc, char** argv) {
   const bench::Options options = bench::Parse(argc, argv);
   std::string only;
   bool list = false, bf16 = false, channels_first = false, winograd = false, metrics = false, wrong = false;
-  int steps = 0, first_steps = 0;
+  int steps = 0, first_steps = 0, inside = 0;
   double seconds = options.quick ? 1 : 4;
   for (size_t i = 0; i < options.rest.size(); ++i) {
     const std::string& a = options.rest[i];
@@ -212,6 +292,9 @@ int main(int argc, char** argv) {
     } else if (a == "--first" && has_value) {
       first_steps = bench::Count(options.rest[++i]);
       wrong = wrong || first_steps == 0;
+    } else if (a == "--inside" && has_value) {
+      inside = bench::Count(options.rest[++i]);
+      wrong = wrong || inside == 0;
     } else if (a == "--list") {
       list = true;
     } else if (a == "--bf16") {
@@ -237,6 +320,7 @@ int main(int argc, char** argv) {
     if (!wrong && !options.help && !only.empty()) std::fprintf(stderr, "workloads: there is no workload '%s'\n", only.c_str());
     return options.help ? 0 : 2;
   }
+  if (inside > 0) return Inside(*found, inside, options);
   weft_context* ctx = nullptr;
   const weft_setting allows = {"allow_winograd", WEFT_STRLEN, "1", WEFT_STRLEN};
   weft_context_options context_options = WEFT_CONTEXT_OPTIONS_INIT;

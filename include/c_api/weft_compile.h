@@ -14,7 +14,7 @@ extern "C" {
 typedef enum weft_text_format {
   WEFT_TEXT_IR = 0, /* Weft's own text, which parses back exactly */
   WEFT_TEXT_STABLEHLO = 1, /* StableHLO, for other compilers */
-  WEFT_TEXT_DOT = 2, /* a graph for Graphviz: an operation a node, with type and position; of weft_program_text alone, as those below */
+  WEFT_TEXT_DOT = 2, /* a graph for Graphviz: an operation a node, with type and position */
   WEFT_TEXT_OPTIMISED = 3, /* Weft's own text behind all passes: what the device's compiler gets */
   WEFT_TEXT_PLAN = 4, /* what runs, a line an entry: implementation, tasks, flops, bytes read and written, operations with their positions, and below it the memory that it touches ('arena+4096 [2-5]': in use from entry 2 to 5); the program is compiled if it is not there; of the platform cpu */
   WEFT_TEXT_LOOPS = 5, /* the loops that code is generated from, with the list of what runs; of the platform cpu, as those below. Nothing is compiled for it */
@@ -85,9 +85,10 @@ WEFT_API WEFT_MUST_USE weft_error* weft_program_text(weft_context* ctx, weft_ten
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_program_list(weft_context* ctx, weft_blob** out) WEFT_NOEXCEPT;
 
-/* A program that the context has in memory, by its key (16 digits; weft_program_list has them), as text: WEFT_TEXT_IR
- * or WEFT_TEXT_STABLEHLO, as it was recorded and without positions, or WEFT_TEXT_PLAN, what runs. The other formats are
- * weft_program_text's.
+/* A program that the context has in memory, by its key (16 digits; weft_program_list has them), as text in each format
+ * of weft_program_text: from what was recorded, without positions, which programs do not keep there; WEFT_TEXT_PLAN is
+ * what runs. WEFT_TEXT_OPTIMISED and those of the code are made anew by passes and compiler, which gives the same
+ * again. UNIMPLEMENTED, by its name, for what the platform has not.
  *   key: key_length bytes
  *   key_length: or WEFT_STRLEN
  *   out: yours: release it

@@ -13,6 +13,9 @@
 namespace weft::c_api {
 namespace {
 
+constexpr SpanName kSave{.text = "save checkpoint", .kind = SpanKind::kFile};
+constexpr SpanName kRead{.text = "load checkpoint", .kind = SpanKind::kFile};
+
 // A save that has been called for: where, what, and its place in the line.
 struct Save {
   FilePlace place;
@@ -23,9 +26,11 @@ struct Save {
   Foreign foreign;
   FlatTree flat;  // of other formats
   Following following;
+  uint64_t trace = 0;
 
   absl::Status Run(const SaveTurn::Look& look) {
     WEFT_RETURN_IF_ERROR(turn.Begin(look));
+    const SpanScope span(trace, kSave);
     options.progress = Progress(foreign.progress, foreign.user_data, look);
     options.wait.look = look;
     const FileFormat format = foreign.format;
@@ -56,6 +61,7 @@ weft_error* weft_checkpoint_save(weft_context* ctx, const char* path, size_t pat
     WEFT_RETURN_IF_ERROR(now.HasValues());
     WEFT_RETURN_IF_ERROR(Values::CheckEngine(now, context->engine()));
     auto save = std::make_shared<Save>();
+    save->trace = context->trace().id();
     save->options = std::move(how);
     save->options.held = context->engine().options().held;
     WEFT_ASSIGN_OR_RETURN(save->following, Following::Of(options, &file));
@@ -106,6 +112,7 @@ weft_error* weft_checkpoint_load(weft_context* ctx, const char* path, size_t pat
     WEFT_RETURN_IF_ERROR(context->BeforeWork());
     WEFT_RETURN_IF_ERROR(DeviceOr(device, context->engine()).status());  // before a long file is read for nothing
     const Interruptible until_cancelled = UntilCancelled(context->engine());
+    const SpanScope span(context->trace(), kRead);
     ReaderOptions all;
     all.verify = Verify::kAll;
     WEFT_ASSIGN_OR_RETURN(Ref<ReaderObject> reader, ReaderObject::Open(*context, path, path_length, all));

@@ -20,21 +20,33 @@ absl::Status SaysWhatIsLeft(const absl::Status& status) {
                      "read computes, or its old one where a launch before was ended, too");
 }
 
-absl::StatusOr<std::string> TextOf(const Context& context, const TensorList& tensors, weft_text_format format) {
+// All formats but the plan.
+absl::StatusOr<lazy::Engine::TextFormat> FormatOf(weft_text_format format) {
   using Format = lazy::Engine::TextFormat;
-  lazy::Engine& engine = context.engine();
   switch (format) {
-    case WEFT_TEXT_IR: return engine.GraphText(tensors, Format::kIr);
-    case WEFT_TEXT_STABLEHLO: return engine.GraphText(tensors, Format::kStableHlo);
-    case WEFT_TEXT_DOT: return engine.GraphText(tensors, Format::kDot);
-    case WEFT_TEXT_OPTIMISED: return engine.GraphText(tensors, Format::kOptimised);
-    case WEFT_TEXT_PLAN: return engine.PlanText(tensors);
-    case WEFT_TEXT_LOOPS: return engine.GraphText(tensors, Format::kLoops);
-    case WEFT_TEXT_LLVM: return engine.GraphText(tensors, Format::kLlvm);
-    case WEFT_TEXT_ASSEMBLY: return engine.GraphText(tensors, Format::kAssembly);
+    case WEFT_TEXT_IR: return Format::kIr;
+    case WEFT_TEXT_STABLEHLO: return Format::kStableHlo;
+    case WEFT_TEXT_DOT: return Format::kDot;
+    case WEFT_TEXT_OPTIMISED: return Format::kOptimised;
+    case WEFT_TEXT_LOOPS: return Format::kLoops;
+    case WEFT_TEXT_LLVM: return Format::kLlvm;
+    case WEFT_TEXT_ASSEMBLY: return Format::kAssembly;
     default: break;
   }
   return UserError("format is ", static_cast<int>(format), "; weft_text_format has 0 to ", WEFT_TEXT_ASSEMBLY);
+}
+
+absl::StatusOr<std::string> TextOf(const Context& context, const TensorList& tensors, weft_text_format format) {
+  if (format == WEFT_TEXT_PLAN) return context.engine().PlanText(tensors);
+  WEFT_ASSIGN_OR_RETURN(const lazy::Engine::TextFormat known, FormatOf(format));
+  return context.engine().GraphText(tensors, known);
+}
+
+absl::StatusOr<std::string> TextOf(const Context& context, const lazy::Engine::KnownProgram& known,
+                                   weft_text_format format) {
+  if (format == WEFT_TEXT_PLAN) return compiler::PlanText(*known.program, context.device()->name);
+  WEFT_ASSIGN_OR_RETURN(const lazy::Engine::TextFormat form, FormatOf(format));
+  return context.engine().KnownText(known, form);
 }
 
 absl::StatusOr<lazy::Engine::KnownProgram> ProgramOf(lazy::Engine& engine, std::string_view key) {
@@ -129,20 +141,9 @@ weft_error* weft_program_report(weft_context* ctx, const char* key, size_t key_l
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_ASSIGN_OR_RETURN(const std::string_view name, Text(key, key_length, "key"));
-    if (format < WEFT_TEXT_IR || format > WEFT_TEXT_ASSEMBLY)
-      return UserError("format is ", static_cast<int>(format), "; weft_text_format has 0 to ", WEFT_TEXT_ASSEMBLY);
-    lazy::Engine& engine = context->engine();
-    WEFT_ASSIGN_OR_RETURN(const lazy::Engine::KnownProgram known, ProgramOf(engine, name));
-    if (format == WEFT_TEXT_PLAN) {
-      WEFT_ASSIGN_OR_RETURN(std::string plan, compiler::PlanText(*known.program, context->device()->name));
-      return MakeBlob(std::move(plan), out);
-    }
-    if (format != WEFT_TEXT_IR && format != WEFT_TEXT_STABLEHLO) {
-      return UserErrorOf(absl::StatusCode::kUnimplemented, "of a program in memory there are WEFT_TEXT_IR, ",
-                         "WEFT_TEXT_STABLEHLO and WEFT_TEXT_PLAN; format is ", static_cast<int>(format),
-                         ", which weft_program_text and the option dump_dir have");
-    }
-    WEFT_ASSIGN_OR_RETURN(std::string text, engine.SourceText(known, format == WEFT_TEXT_STABLEHLO));
+    if (format != WEFT_TEXT_PLAN) WEFT_RETURN_IF_ERROR(FormatOf(format).status());
+    WEFT_ASSIGN_OR_RETURN(const lazy::Engine::KnownProgram known, ProgramOf(context->engine(), name));
+    WEFT_ASSIGN_OR_RETURN(std::string text, TextOf(*context, known, format));
     return MakeBlob(std::move(text), out);
   });
 }

@@ -1,8 +1,13 @@
 // Life of a context: options and hooks in, engine made, everything drained at the end.
 #include "src/c_api/context.h"
 
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
+#include <ctime>
 #include <vector>
 
 #include "absl/strings/str_split.h"
@@ -75,10 +80,21 @@ absl::Status UseAllocator(const weft_context_options& options) {
   return absl::OkStatus();
 }
 
-// WEFT_LOG: the only way anything of Weft reaches standard error, and only if asked.
+// WEFT_LOG: the only way anything of Weft reaches standard error, and only if asked. A record has the time (UTC), the thread by its name
+// and number, and the position of the call that this thread is in, if there is one.
 void WriteToStderr(void*, weft_log_level level, const char* text, size_t length) {
   static constexpr const char* kNames[] = {"debug", "info", "warning", "error"};
-  std::fprintf(stderr, "weft %s: %.*s\n", kNames[level & 3], static_cast<int>(length), text);
+  timespec now = {};
+  tm date = {};
+  char thread[16] = "";
+  clock_gettime(CLOCK_REALTIME, &now);
+  gmtime_r(&now.tv_sec, &date);
+  pthread_getname_np(pthread_self(), thread, sizeof thread);
+  const std::string at = ir::ToString(CurrentLocation(lazy::Positions::kCall));
+  std::fprintf(stderr, "weft %s: [%04d-%02d-%02dT%02d:%02d:%02d.%03dZ %s/%ld%s%s] %.*s\n", kNames[level & 3],
+               date.tm_year + 1900, date.tm_mon + 1, date.tm_mday, date.tm_hour, date.tm_min, date.tm_sec,
+               static_cast<int>(now.tv_nsec / 1'000'000), thread, syscall(SYS_gettid), at.empty() ? "" : " ",
+               at.c_str(), static_cast<int>(length), text);
 }
 
 int LevelOf(std::string_view name) {

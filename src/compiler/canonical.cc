@@ -18,13 +18,18 @@ namespace {
 // those were from the one before it, are counted. All other references are runs of neighbours.
 class TraceWriter {
  public:
-  TraceWriter(const Trace& trace, std::string* out) : trace_(trace), w_(out) {}
+  // `nodes`: see AppendCanonical; may be null.
+  TraceWriter(const Trace& trace, std::string* out, std::vector<NodeBytes>* nodes)
+      : trace_(trace), out_(*out), begin_(out->size()), nodes_(nodes), w_(out) {}
 
   void Run() {
     Arguments();
     w_.Number(trace_.nodes.size());
+    if (nodes_ != nullptr) nodes_->assign(trace_.nodes.size(), NodeBytes());
     std::span<const Trace::Reference> operands(trace_.operands);
-    for (const ir::Node* node : trace_.nodes) {
+    for (size_t i = 0; i < trace_.nodes.size(); ++i) {
+      const ir::Node* const node = trace_.nodes[i];
+      node_ = i;
       Node(*node, operands.first(node->operands().size()));
       operands = operands.subspan(node->operands().size());
       values_ += static_cast<uint32_t>(node->results().size());
@@ -113,7 +118,9 @@ class TraceWriter {
   void Node(const ir::Node& node, std::span<const Trace::Reference> operands) {
     if (!node.op().calls) {
       EndCalls();
+      const size_t begin = out_.size();
       w_.Node(node);
+      if (nodes_ != nullptr && node.regions().empty()) Place(begin);
       return References(operands);
     }
     const ir::Function* const callee = node.regions()[0].get();
@@ -139,6 +146,11 @@ class TraceWriter {
       }
     }
     reached.assign(operands.begin(), operands.end());
+  }
+
+  void Place(size_t begin) {
+    const size_t end = out_.size() - begin_;
+    if (end <= UINT32_MAX) (*nodes_)[node_] = {static_cast<uint32_t>(begin - begin_), static_cast<uint32_t>(end)};
   }
 
   // Behind the node that they begin with: how many calls there are.
@@ -180,6 +192,10 @@ class TraceWriter {
   }
 
   const Trace& trace_;
+  const std::string& out_;
+  const size_t begin_;  // of the form in it
+  std::vector<NodeBytes>* const nodes_;
+  size_t node_ = 0;  // that is being written
   ir::CodeWriter w_;
   std::vector<const Trace::Argument*> kinds_;
   // Maps a function to the operands of its last call, and to the steps that they take to the next call if all goes on
@@ -194,7 +210,10 @@ class TraceWriter {
 
 }  // namespace
 
-void AppendCanonical(const Trace& trace, std::string* out) { TraceWriter(trace, out).Run(); }
+void AppendCanonical(const Trace& trace, std::string* out) { TraceWriter(trace, out, nullptr).Run(); }
+void AppendCanonical(const Trace& trace, std::string* out, std::vector<NodeBytes>* nodes) {
+  TraceWriter(trace, out, nodes).Run();
+}
 
 void AppendCanonical(const ir::Function& function, std::string* out) { ir::CodeWriter(out).Body(function); }
 

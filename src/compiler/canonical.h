@@ -2,8 +2,10 @@
 // preimage, in memory and on disk.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "src/compiler/trace.h"
@@ -15,10 +17,25 @@ namespace weft::compiler {
 // the donation pattern, and how values lie where more than one process runs it. Out: values of inputs and scalars, buffer
 // identities, node ids, positions.
 void AppendCanonical(const Trace& trace, std::string* out);
+// The place of a node in a canonical form, without its operands. It can be read alone, and is the same in each form. Both are 0
+// where that is not so: of nodes that carry functions, which are spelled once for all, and of forms above 4 GiB.
+struct NodeBytes {
+  uint32_t begin = 0, end = 0;
+};
+// `nodes`: becomes a place a node of the trace, counted from where the form begins.
+void AppendCanonical(const Trace& trace, std::string* out, std::vector<NodeBytes>* nodes);
 // The way back: a function whose parameters are the trace's arguments, with their roles, and whose results are its outputs. INTERNAL
 // for what was not written so. `participants`: who runs it; may be null.
 absl::StatusOr<Ref<const ir::Function>> ReadCanonical(std::string_view canonical,
                                                       ir::Participants* participants = nullptr);
+// One node of it, with neither operands nor position; null for what was not written so.
+Ref<const ir::Node> ReadNode(std::string_view bytes);
+// The arguments of it alone.
+struct CanonicalArgument {
+  ir::Type type;
+  bool words = false;
+};
+absl::StatusOr<std::vector<CanonicalArgument>> ReadArguments(std::string_view canonical);
 // The same as the first for a function alone.
 void AppendCanonical(const ir::Function& function, std::string* out);
 

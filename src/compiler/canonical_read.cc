@@ -29,6 +29,15 @@ class TraceReader {
     return ir::Function::Create("main", std::move(parameters_), results, std::move(infos_));
   }
 
+  absl::StatusOr<std::vector<CanonicalArgument>> RunArguments() {
+    Arguments();
+    if (!r_.ok()) return InternalError("the canonical form of a program cannot be read");
+    std::vector<CanonicalArgument> arguments;
+    for (size_t i = 0; i < parameters_.size(); ++i)
+      arguments.push_back({parameters_[i].type(), infos_[i].role == ir::ParameterInfo::Role::kWords});
+    return arguments;
+  }
+
  private:
   struct Kind {
     uint32_t words;
@@ -73,7 +82,10 @@ class TraceReader {
         info.word = std::exchange(word, word + kind.words);
       }
       if (kind.donated) {
-        info.donated_to = static_cast<int32_t>(taken + token.skipped);
+        constexpr auto most = static_cast<int64_t>(kMost);
+        const int64_t to = taken + std::clamp(token.skipped, -most, most);
+        if (to < 0 || to >= most) return r_.Fail();
+        info.donated_to = static_cast<int32_t>(to);
         taken = int64_t{info.donated_to} + 1;
       }
       parameters_.push_back({ir::Node::Create(ops::kOp_parameter, {}, {}, {kind.type}), 0});
@@ -153,6 +165,9 @@ class TraceReader {
   Trace::Reference Start() {
     const int64_t behind = r_.Signed();
     if (behind == 0) return Trace::kAbsent;
+    // Nothing is further away than there are bytes; INT64_MIN has no negative.
+    if (behind > INT32_MAX || behind < -INT32_MAX) r_.Fail();
+    if (!r_.ok()) return Trace::kAbsent;
     if ((behind & 1) != 0) return Trace::OfArgument(static_cast<uint32_t>(fresh_ + (behind + 1) / 2));
     return Trace::OfValue(static_cast<uint32_t>(static_cast<int64_t>(values_.size()) - behind / 2));
   }
@@ -179,6 +194,16 @@ class TraceReader {
 absl::StatusOr<Ref<const ir::Function>> ReadCanonical(std::string_view canonical, ir::Participants* participants) {
   ir::Participants unwanted;
   return TraceReader(canonical).Run(participants != nullptr ? participants : &unwanted);
+}
+
+absl::StatusOr<std::vector<CanonicalArgument>> ReadArguments(std::string_view canonical) {
+  return TraceReader(canonical).RunArguments();
+}
+
+Ref<const ir::Node> ReadNode(std::string_view bytes) {
+  ir::CodeReader reader(bytes, &ops::FindOp);
+  ir::CodeReader::Header header = reader.Node();
+  return reader.done() && !header.again ? reader.Make(std::move(header), {}) : nullptr;
 }
 
 }  // namespace weft::compiler

@@ -4,8 +4,10 @@
 #include "src/compiler/tidy_captures.h"
 #include "src/ir/rewrite.h"
 #include "src/ir/stablehlo.h"
+#include "src/ir/verify.h"
 #include "src/ops/registry.h"
 #include "src/passes/passes.h"
+#include "src/runtime/hash_map.h"
 
 namespace weft::compiler {
 
@@ -50,6 +52,31 @@ ir::Module BuildModule(const Trace& trace) {
   module.argument_words = trace.words;
   module.participants = trace.participants;
   return module;
+}
+
+Trace TraceOf(const ir::Function& function) {
+  Trace trace;
+  HashMap<const ir::Node*, Trace::Reference> first;  // of a node's results
+  for (size_t i = 0; i < function.parameters().size(); ++i) {
+    const ir::Value& parameter = function.parameters()[i];
+    const ir::ParameterInfo& info = function.parameter_infos()[i];
+    const bool words = info.role == ir::ParameterInfo::Role::kWords;
+    first.try_emplace(parameter.node.get(), Trace::OfArgument(static_cast<uint32_t>(i)));
+    trace.arguments.push_back({parameter.node.get(), parameter.result, words ? ir::WordsOf(parameter.type()) : 0,
+                               words ? -1 : info.donated_to});
+    trace.words += trace.arguments.back().words;
+  }
+  const auto reference = [&](const ir::Value& value) {
+    return value ? first.at(value.node.get()) + 2 * value.result : Trace::kAbsent;
+  };
+  for (const ir::Node* node : function.nodes().subspan(function.parameters().size())) {
+    trace.nodes.push_back(node);
+    for (const ir::Value& operand : node->operands()) trace.operands.push_back(reference(operand));
+    first.try_emplace(node, Trace::OfValue(trace.values));
+    trace.values += static_cast<uint32_t>(node->results().size());
+  }
+  for (const ir::Value& result : function.results()) trace.outputs.push_back(reference(result));
+  return trace;
 }
 
 absl::StatusOr<ir::Module> StableHloModule(const ir::Module& module) {

@@ -9,6 +9,8 @@
 namespace weft::compiler {
 
 ir::Module BuildModule(const Trace& trace);
+// A function as if it had been recorded and cut; it has to outlive the trace.
+Trace TraceOf(const ir::Function& function);
 
 // The module for other compilers, composites expanded but for those that StableHLO has a name for; and its text.
 absl::StatusOr<ir::Module> StableHloModule(const ir::Module& module);

@@ -7,7 +7,7 @@
 
 #include "serialization/checksum.h"
 #include "src/compiler/reasons.h"
-#include "src/ir/function.h"
+#include "src/ir/code.h"
 #include "src/ir/op_def.h"
 #include "src/ops/registry.h"
 
@@ -23,43 +23,7 @@ class Hash {
     hash_ = static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64) ^ y;
   }
   void Add(uint64_t x) { Add(x, 0); }
-  template <typename T>
-  void AddAddress(const T* object) {
-    Add(reinterpret_cast<uintptr_t>(object));
-  }
-  void Add(std::span<const int64_t> all) {
-    Add(all.size());
-    for (; all.size() >= 2; all = all.subspan(2)) Add(static_cast<uint64_t>(all[0]), static_cast<uint64_t>(all[1]));
-    if (!all.empty()) Add(static_cast<uint64_t>(all[0]));
-  }
-  void Add(std::span<const std::byte> bytes) {
-    Add(bytes.size());
-    Add(Checksum64(bytes));
-  }
-  void Add(std::string_view text) { Add(std::as_bytes(std::span(text.data(), text.size()))); }
-  void Add(const ir::Type& type) {
-    Add(static_cast<uint64_t>(type.kind) << 32 | static_cast<uint32_t>(type.dtype));
-    Add(std::span<const int64_t>(type.dims));
-    if (type.elements == nullptr) return;
-    for (const ir::Type& element : *type.elements) Add(element);
-  }
-  void Add(const ir::AttrValue& value) {
-    Add(value.index());
-    switch (value.index()) {
-      case 1: return Add(static_cast<uint64_t>(std::get<int64_t>(value)));
-      case 2: return Add(std::bit_cast<uint64_t>(std::get<double>(value)));
-      case 3: return Add(static_cast<uint64_t>(std::get<DType>(value)));
-      case 4: return Add(std::span<const int64_t>(std::get<ir::Ints>(value)));
-      case 5: return Add(std::as_bytes(std::span(std::get<std::vector<double>>(value))));
-      case 6: return Add(std::string_view(std::get<std::string>(value)));
-      case 7: {
-        const HostTensor& tensor = std::get<Ref<const Literal>>(value)->value;
-        Add(ir::Type::Tensor(tensor.dtype(), tensor.dims()));
-        return Add(std::span<const std::byte>(tensor.bytes()));
-      }
-      default: return;
-    }
-  }
+  void Add(std::string_view text) { Add(text.size(), Checksum64(std::as_bytes(std::span(text.data(), text.size())))); }
   uint64_t value() const { return hash_; }
 
  private:
@@ -72,21 +36,11 @@ uint64_t StructureOf(const ir::OpDef& op, uint64_t operands, uint64_t results) {
   return hash.value();
 }
 
-uint64_t WholeOf(const ir::Node& node, uint64_t structure) {
-  Hash hash(structure);
-  for (const ir::Type& type : node.results()) hash.Add(type);
-  size_t given = node.attrs().size();
-  while (given > 0 && !node.attrs().has(given - 1)) --given;
-  for (size_t i = 0; i < given; ++i) hash.Add(node.attrs().at(i));
-  // There is one object for all functions that compute the same.
-  for (const Ref<const ir::Function>& region : node.regions()) hash.AddAddress(region.get());
-  if (const ir::NodeExtras* extras = node.extras()) {
-    hash.Add(std::string_view(extras->sharding));
-    hash.Add(extras->device);
-    for (const auto& [name, text] : extras->unknown_attributes)
-      hash.Add(std::string_view(name)), hash.Add(std::string_view(text));
-  }
-  return hash.value();
+// There is one object for all functions that compute the same.
+uint64_t WholeOf(const ir::Node& node, std::string* scratch) {
+  scratch->clear();
+  ir::CodeWriter(scratch, ir::CodeWriter::Functions::kByAddress).Node(node);
+  return Checksum64(std::as_bytes(std::span(*scratch)));
 }
 
 // An outline spells a reference as the value's node and result, or as an argument, or as nothing.
@@ -94,30 +48,21 @@ constexpr uint64_t kAbsent = 0;
 constexpr uint64_t OfValue(uint64_t node, uint64_t result) { return 2 + (node << 32 | result << 1); }
 constexpr uint64_t OfArgument(uint64_t argument) { return 1 + (argument << 1); }
 
-// Nodes lie far apart in memory, and what they point to lies elsewhere. The one loop over them asks for both ahead: so many nodes ahead
-// for a node, then for its attributes, for a literal among them, and for the literal's bytes.
-constexpr size_t kAskNode = 24, kAskAttributes = 16, kAskLiteral = 8, kAskBytes = 4;
-template <typename T>
-void AskFor(const T* object) {
-  constexpr size_t kLine = 64;
-  for (size_t at = 0; at < sizeof(T); at += kLine) __builtin_prefetch(reinterpret_cast<const char*>(object) + at);
+// Nodes lie far apart in memory, so the one loop over them asks for so many ahead, and reads two of their four cache lines: that of
+// operation and id, and that of the position. The rest stands in the canonical form, which lies in one piece.
+constexpr size_t kAskAhead = 24;
+void AskFor(const ir::Node* node) {
+  constexpr size_t kIdAt = 40, kPositionFromEnd = 40;
+  const char* const begin = reinterpret_cast<const char*>(node);
+  __builtin_prefetch(begin + kIdAt);
+  __builtin_prefetch(begin + sizeof(ir::Node) - kPositionFromEnd);
 }
-const Literal* LiteralOf(const ir::Node& node) {
-  if (node.attrs().empty()) return nullptr;
-  const auto* literal = std::get_if<Ref<const Literal>>(&node.attrs().at(0));
-  return literal == nullptr ? nullptr : literal->get();
-}
-void AskAhead(std::span<const ir::Node* const> behind) {
-  if (behind.size() > kAskNode) AskFor(behind[kAskNode]);
-  if (behind.size() > kAskAttributes && !behind[kAskAttributes]->attrs().empty())
-    AskFor(&behind[kAskAttributes]->attrs().at(0));
-  if (behind.size() > kAskLiteral) {
-    if (const Literal* literal = LiteralOf(*behind[kAskLiteral]); literal != nullptr) AskFor(literal);
-  }
-  if (behind.size() > kAskBytes) {
-    if (const Literal* literal = LiteralOf(*behind[kAskBytes]); literal != nullptr)
-      __builtin_prefetch(literal->value.bytes().data());
-  }
+
+// How many operands stand behind a node's bytes; of a node that has none of its own, or many, the node says it.
+size_t OperandsOf(const ir::Node& node, std::string_view canonical, const NodeBytes& bytes) {
+  constexpr unsigned char kMostInOneByte = 0x7F;
+  const auto count = bytes.end == 0 ? kMostInOneByte + 1 : static_cast<unsigned char>(canonical[bytes.end]);
+  return count <= kMostInOneByte ? count : node.operands().size();
 }
 
 // The trace's own of a node, by the node's place in it.
@@ -127,16 +72,25 @@ struct Place {
 };
 
 // Reads each node once: into the outline, in the trace's order, and into one place more than there are nodes.
-std::vector<Place> Look(const Trace& trace, Outline* outline) {
+std::vector<Place> Look(const Trace& trace, std::string_view canonical, std::span<const NodeBytes> bytes,
+                        Outline* outline) {
   const size_t count = trace.nodes.size();
   outline->nodes.resize(count);
   std::vector<Place> places(count + 1);
+  std::string scratch;
+  const bool one_result = trace.values == count;  // each: a node without any is reached from nowhere
   for (size_t i = 0; i < count; ++i) {
-    AskAhead(std::span(trace.nodes).subspan(i));
+    if (i + kAskAhead < count) AskFor(trace.nodes[i + kAskAhead]);
     const ir::Node& node = *trace.nodes[i];
-    const size_t operands = node.operands().size(), results = node.results().size();
-    const uint64_t structure = StructureOf(node.op(), operands, results);
-    outline->nodes[i] = {structure, WholeOf(node, structure), node.location(), static_cast<uint32_t>(i)};
+    const size_t operands = OperandsOf(node, canonical, bytes[i]);
+    const size_t results = one_result ? 1 : node.results().size();
+    const std::string_view alone = canonical.substr(bytes[i].begin, bytes[i].end - bytes[i].begin);
+    outline->nodes[i] = {.structure = StructureOf(node.op(), operands, results),
+                         .whole = alone.empty() ? WholeOf(node, &scratch)
+                                                : Checksum64(std::as_bytes(std::span(alone.data(), alone.size()))),
+                         .at = node.location(),
+                         .traced = static_cast<uint32_t>(i),
+                         .bytes = bytes[i]};
     places[i].id = node.id();
     places[i + 1].first_operand = places[i].first_operand + static_cast<uint32_t>(operands);
     places[i + 1].first_value = places[i].first_value + static_cast<uint32_t>(results);
@@ -199,21 +153,23 @@ std::vector<uint64_t> SpelledValues(const Trace& trace, std::span<const Place> p
 }
 }  // namespace
 
-Outline OutlineOf(const Trace& trace) {
+Outline OutlineOf(const Trace& trace, std::string_view canonical, std::span<const NodeBytes> bytes) {
   Outline outline;
-  const std::vector<Place> places = Look(trace, &outline);
+  const std::vector<Place> places = Look(trace, canonical, bytes, &outline);
   const std::vector<uint32_t> order = OrderOf(std::span(places).first(trace.nodes.size()));
   Reorder(order, &outline.nodes);
   const std::vector<uint64_t> values = SpelledValues(trace, places, order);
   std::vector<uint32_t> argument_at(trace.arguments.size(), Difference::kNone);
   outline.operands.resize(trace.operands.size());
+  std::string type;
   const auto argument = [&](uint32_t index, uint32_t node, uint32_t operand) {
     uint32_t& at = argument_at[index];
     if (at != Difference::kNone) return OfArgument(at);
     const Trace::Argument& is = trace.arguments[index];
-    Hash kind;
-    kind.Add(is.type());
-    kind.Add(is.words);
+    type.clear();
+    ir::CodeWriter(&type).Type(is.type());
+    Hash kind(is.words);
+    kind.Add(type);
     at = static_cast<uint32_t>(outline.arguments.size());
     outline.arguments.push_back({kind.value(), index, node, operand, is.donated_to >= 0});
     return OfArgument(at);

@@ -78,7 +78,7 @@ std::shared_ptr<Program> ProgramCache::Known(Key key, std::string_view canonical
 
 std::shared_ptr<const Program> ProgramCache::Find(const Trace& trace, Wanted* wanted) {
   canonical_.assign(prefix_);
-  AppendCanonical(trace, &canonical_);
+  AppendCanonical(trace, &canonical_, &node_bytes_);
   const Key key = KeyOf(canonical_, config_.hash_bits);
   {
     MutexLock lock(mutex_);
@@ -88,11 +88,9 @@ std::shared_ptr<const Program> ProgramCache::Find(const Trace& trace, Wanted* wa
     }
     if (programs_.contains(key)) config_.metrics->Add(Counter::kMemoryCacheCollisions);
   }
-  *wanted = {.key = key,
-             .canonical = canonical_,
-             .module = BuildModule(trace),
-             .nodes = static_cast<int64_t>(trace.nodes.size())};
-  FindReason(trace, wanted);
+  *wanted = {.key = key, .canonical = canonical_, .nodes = static_cast<int64_t>(trace.nodes.size())};
+  FindReason(trace, wanted);  // first: a copy of the graph would drive the nodes out of the caches
+  wanted->module = BuildModule(trace);
   if (config_.dump != nullptr && config_.draw != nullptr) wanted->drawing = config_.draw(trace, "program");
   return nullptr;
 }
@@ -251,22 +249,22 @@ std::shared_ptr<Program> ProgramCache::TakeOldest() {
   return taken;
 }
 
-absl::StatusOr<ir::Module> ProgramCache::Optimised(const Trace& trace) const {
+absl::StatusOr<ir::Module> ProgramCache::Optimised(ir::Module module) const {
   Wanted wanted;
-  wanted.module = BuildModule(trace);
+  wanted.module = std::move(module);
   WEFT_RETURN_IF_ERROR(Lower(wanted));
   return std::move(wanted.module);
 }
 
-absl::StatusOr<std::string> ProgramCache::CodeText(const Trace& trace, CodeForm form) const {
+absl::StatusOr<std::string> ProgramCache::CodeText(ir::Module module, CodeForm form) const {
   ShowsCode* const shows = dynamic_cast<ShowsCode*>(config_.backend);
   if (shows == nullptr) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "the platform '", config_.backend->platform(),
                        "' does not show the code of programs; WEFT_TEXT_LOOPS, WEFT_TEXT_LLVM and WEFT_TEXT_ASSEMBLY "
                        "are of the platform cpu");
   }
-  WEFT_ASSIGN_OR_RETURN(const ir::Module module, Optimised(trace));
-  return shows->CodeText(module, config_.options, form);
+  WEFT_ASSIGN_OR_RETURN(const ir::Module optimised, Optimised(std::move(module)));
+  return shows->CodeText(optimised, config_.options, form);
 }
 
 absl::Status ProgramCache::Lower(Wanted& wanted) const {

@@ -104,15 +104,15 @@ class ProgramCache {
 
   // The program of the trace, or null and what it takes to make it.
   std::shared_ptr<const Program> Find(const Trace& trace, Wanted* wanted);
-  // Returns the module that the passes make of the trace, for this cache's backend.
-  absl::StatusOr<ir::Module> Optimised(const Trace& trace) const;
+  // Returns what the passes make of a module, for this cache's backend.
+  absl::StatusOr<ir::Module> Optimised(ir::Module module) const;
   // Returns the code that the backend would generate of it.
-  absl::StatusOr<std::string> CodeText(const Trace& trace, CodeForm form) const;
+  absl::StatusOr<std::string> CodeText(ir::Module module, CodeForm form) const;
   // Returns the function that the program computes, its parameters the arguments of the trace: as it was recorded,
   // before all passes. `participants`: who runs it; may be null.
   absl::StatusOr<Ref<const ir::Function>> Source(const Program& program,
                                                  ir::Participants* participants = nullptr) const;
-  // The reason in a sentence: takes as long as reading two programs does. Without any lock.
+  // The reason in a sentence. Without any lock.
   std::string Why(const Wanted& wanted) const;
   // How many have been made or loaded so far, by all caches that count together.
   int64_t made() const { return config_.made->load(std::memory_order_relaxed); }
@@ -181,9 +181,11 @@ class ProgramCache {
   std::shared_ptr<Program> TakeOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Config config_;
-  std::string prefix_;     // options, versions and target: the beginning of every canonical form
-  std::string target_;     // the beginning of every source
-  std::string canonical_;  // of the trace in hand; keeps its capacity
+  std::string prefix_;  // options, versions and target: the beginning of every canonical form
+  std::string target_;  // the beginning of every source
+  // The trace in hand; they keep their capacity.
+  std::string canonical_;
+  std::vector<NodeBytes> node_bytes_;
   mutable Mutex mutex_;
   absl::flat_hash_map<Key, absl::InlinedVector<std::shared_ptr<Program>, 1>> programs_ ABSL_GUARDED_BY(mutex_);
   int64_t size_ ABSL_GUARDED_BY(mutex_) = 0;

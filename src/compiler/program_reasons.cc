@@ -35,7 +35,8 @@ ir::Location LocationOf(uint64_t number) {
 }  // namespace
 
 void ProgramCache::FindReason(const Trace& trace, Wanted* wanted) {
-  auto outline = std::make_shared<const Outline>(OutlineOf(trace));
+  auto outline = std::make_shared<const Outline>(
+      OutlineOf(trace, std::string_view(canonical_).substr(prefix_.size()), node_bytes_));
   Difference found;
   found.nodes = outline->nodes.size();
   {

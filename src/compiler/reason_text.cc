@@ -29,21 +29,18 @@ constexpr std::string_view kHints[] = {
     "A larger program_memory would keep it"};
 static_assert(std::size(kHints) == static_cast<size_t>(Reason::kCount));
 
-// A program read back from its canonical form.
+// The nodes of a program that are told, read back from its canonical form.
 class Spelled {
  public:
-  Spelled(const Outline& outline, std::string_view canonical) : outline_(outline) {
-    absl::StatusOr<Ref<const ir::Function>> read = ReadCanonical(canonical);
-    if (read.ok()) function_ = *std::move(read);
-  }
+  Spelled(const Outline& outline, std::string_view canonical) : outline_(outline), canonical_(canonical) {}
   // Null where the bytes are not what they should be.
-  const ir::Node* NodeAt(uint32_t node) const {
-    if (function_ == nullptr || node >= outline_.nodes.size()) return nullptr;
-    const size_t at = function_->parameters().size() + outline_.nodes[node].traced;
-    return at < function_->nodes().size() ? function_->nodes()[at] : nullptr;
+  Ref<const ir::Node> NodeAt(uint32_t node) const {
+    if (node >= outline_.nodes.size()) return nullptr;
+    const auto& [begin, end] = outline_.nodes[node].bytes;
+    return begin < end && end <= canonical_.size() ? ReadNode(canonical_.substr(begin, end - begin)) : OfWhole(node);
   }
   std::string NameOf(uint32_t node) const {
-    const ir::Node* const found = NodeAt(node);
+    const Ref<const ir::Node> found = NodeAt(node);
     return found == nullptr ? "an operation" : std::string(found->op().c_name);
   }
   std::string At(uint32_t node) const {
@@ -53,9 +50,9 @@ class Spelled {
   // "f32[32, 64]", a number's type said as such.
   std::string Argument(uint32_t argument) const {
     const size_t at = argument < outline_.arguments.size() ? outline_.arguments[argument].traced : SIZE_MAX;
-    if (function_ == nullptr || at >= function_->parameters().size()) return "of another type";
-    const bool number = function_->parameter_infos()[at].role == ir::ParameterInfo::Role::kWords;
-    return absl::StrCat(ir::ShortType(function_->parameters()[at].type()), number ? ", a number of the launch" : "");
+    const auto all = ReadArguments(canonical_);
+    if (!all.ok() || at >= all->size()) return "of another type";
+    return absl::StrCat(ir::ShortType((*all)[at].type), (*all)[at].words ? ", a number of the launch" : "");
   }
   // "operand 1 of matmul at train.c:7"
   std::string User(uint32_t argument) const {
@@ -65,8 +62,15 @@ class Spelled {
   }
 
  private:
+  Ref<const ir::Node> OfWhole(uint32_t node) const {
+    const absl::StatusOr<Ref<const ir::Function>> read = ReadCanonical(canonical_);
+    if (!read.ok()) return nullptr;
+    const size_t at = (*read)->parameters().size() + outline_.nodes[node].traced;
+    return at < (*read)->nodes().size() ? Ref<const ir::Node>::Share((*read)->nodes()[at]) : nullptr;
+  }
+
   const Outline& outline_;
-  Ref<const ir::Function> function_;
+  const std::string_view canonical_;
 };
 
 std::string ChangedInside(const ir::Node& was, const ir::Node& is);
@@ -174,7 +178,7 @@ std::string Cause(const Difference& d, const Outline& outline, const Spelled& be
                           before.Argument(d.argument_before));
     case Reason::kConstant:
     case Reason::kAttribute: {
-      const ir::Node *was = before.NodeAt(d.node_before), *is = now.NodeAt(d.node);
+      const Ref<const ir::Node> was = before.NodeAt(d.node_before), is = now.NodeAt(d.node);
       const std::string which = absl::StrCat(now.NameOf(d.node), now.At(d.node));
       if (was == nullptr || is == nullptr) return absl::StrCat(which, " is another");
       return ChangedAttribute(*was, *is, which);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/compiler/canonical.h"
 #include "src/compiler/trace.h"
 
 namespace weft::compiler {
@@ -42,6 +43,7 @@ struct Outline {
     ir::Location at;
     uint32_t traced = 0;         // its place in the trace, and so in the canonical form
     uint32_t first_operand = 0;  // in `operands`
+    NodeBytes bytes;             // in the canonical form
   };
   struct Argument {
     uint64_t kind = 0;  // type, and whether it is words
@@ -66,8 +68,8 @@ struct Outline {
            (operands.capacity() + outputs.capacity()) * sizeof(uint64_t);
   }
 };
-// Positions are those of the recording in hand.
-Outline OutlineOf(const Trace& trace);
+// Positions are those of the recording in hand. `canonical`, `bytes`: as AppendCanonical wrote them of the trace.
+Outline OutlineOf(const Trace& trace, std::string_view canonical, std::span<const NodeBytes> bytes);
 // Operations and references of an outline, as a number that is the same in every process and never 0. `nodes` are those of the trace.
 uint64_t ShapeOf(const Outline& outline, std::span<const ir::Node* const> nodes);
 
@@ -88,8 +90,8 @@ struct Difference {
 // Nothing if the two have less than half in common.
 std::optional<Difference> Compare(const Outline& before, const Outline& now);
 
-// The difference in words, from both canonical forms: "constant at train.c:9 is 1.2, was 1.1; all else equal (25 nodes)". Takes as
-// long as reading them does.
+// The difference in words: "constant at train.c:9 is 1.2, was 1.1; all else equal (25 nodes)". Reads the nodes that it names from
+// the two canonical forms; the whole forms, which takes longer, only where one of these carries a function.
 std::string TextOf(const Difference& difference, const Outline& before, std::string_view canonical_before,
                    const Outline& now, std::string_view canonical_now);
 

@@ -76,7 +76,8 @@ ir::Type CodeReader::Type() {
   }
   const auto dtype = static_cast<uint32_t>(Number());
   Dims dims = ReadDims();
-  if (!IsKnown(dtype) || !CheckedCount(dims).has_value()) ok_ = false;
+  const std::optional<int64_t> count = CheckedCount(dims);
+  if (!IsKnown(dtype) || !count.has_value() || *count > kMostElements) ok_ = false;
   return ok_ ? ir::Type::Tensor(static_cast<DType>(dtype), std::move(dims)) : ir::Type();
 }
 

@@ -205,8 +205,8 @@ class Engine final : public Owner {
     const compiler::ProgramCache* cache;
   };
   std::vector<KnownProgram> Programs();
-  // One of them as it was recorded, as Weft's own text or StableHLO.
-  absl::StatusOr<std::string> SourceText(const KnownProgram& known, bool stablehlo) const;
+  // One of them from what was recorded, without its positions.
+  absl::StatusOr<std::string> KnownText(const KnownProgram& known, TextFormat format) const;
   // From here on no program is made that is not there; or the option compile_limit holds again.
   void SettleCompiles(bool settled);
   // Counters, samples, and memory per device.
@@ -228,6 +228,8 @@ class Engine final : public Owner {
   ~Engine() override;
   // All that there are, those of meshes and other targets included.
   std::vector<compiler::ProgramCache*> Caches();
+  absl::StatusOr<std::string> ModuleText(ir::Module module, const compiler::ProgramCache& cache,
+                                         TextFormat format) const;
 
   bool lazy() const { return options_.mode == Mode::kLazy; }
   // Copies host bytes, as what is held for them; where there is no room it waits for what runs, then names what holds the memory.

@@ -27,17 +27,25 @@ absl::StatusOr<std::string> Engine::GraphText(std::span<Tensor* const> tensors, 
   WEFT_RETURN_IF_ERROR(evaluator_.planner().Trace(&cut));
   if (!tensors.empty()) CutPlanner::Lie(tensors[0]->sharding().mesh(), &cut);
   if (format == TextFormat::kDot) return GraphDot(cut.trace, "program");
-  if (format >= TextFormat::kOptimised) {
-    const MeshState& state = tensors.empty() ? recorder_.meshes().front() : recorder_.StateOf(tensors[0]->sharding());
-    if (format == TextFormat::kLoops) return state.programs->CodeText(cut.trace, CodeForm::kLoops);
-    if (format == TextFormat::kLlvm) return state.programs->CodeText(cut.trace, CodeForm::kLlvm);
-    if (format == TextFormat::kAssembly) return state.programs->CodeText(cut.trace, CodeForm::kAssembly);
-    WEFT_ASSIGN_OR_RETURN(const ir::Module optimised, state.programs->Optimised(cut.trace));
-    return ir::Print(optimised);
+  const MeshState& state = tensors.empty() ? recorder_.meshes().front() : recorder_.StateOf(tensors[0]->sharding());
+  return ModuleText(compiler::BuildModule(cut.trace), *state.programs, format);
+}
+
+absl::StatusOr<std::string> Engine::ModuleText(ir::Module module, const compiler::ProgramCache& cache,
+                                               TextFormat format) const {
+  switch (format) {
+    case TextFormat::kLoops: return cache.CodeText(std::move(module), CodeForm::kLoops);
+    case TextFormat::kLlvm: return cache.CodeText(std::move(module), CodeForm::kLlvm);
+    case TextFormat::kAssembly: return cache.CodeText(std::move(module), CodeForm::kAssembly);
+    case TextFormat::kStableHlo:
+      return compiler::StableHloText(module, absl::AsciiStrToUpper(options_.matmul_precision));
+    case TextFormat::kOptimised: {
+      WEFT_ASSIGN_OR_RETURN(module, cache.Optimised(std::move(module)));
+      break;
+    }
+    case TextFormat::kDot:
+    case TextFormat::kIr: break;
   }
-  const ir::Module module = compiler::BuildModule(cut.trace);
-  if (format == TextFormat::kStableHlo)
-    return compiler::StableHloText(module, absl::AsciiStrToUpper(options_.matmul_precision));
   return ir::Print(module);
 }
 
@@ -138,12 +146,13 @@ std::vector<Engine::KnownProgram> Engine::Programs() {
   return all;
 }
 
-absl::StatusOr<std::string> Engine::SourceText(const KnownProgram& known, bool stablehlo) const {
-  ir::Module module;
-  WEFT_ASSIGN_OR_RETURN(Ref<const ir::Function> function, known.cache->Source(*known.program, &module.participants));
-  module.functions.push_back(std::move(function));
-  if (!stablehlo) return ir::Print(module);
-  return compiler::StableHloText(module, absl::AsciiStrToUpper(options_.matmul_precision));
+absl::StatusOr<std::string> Engine::KnownText(const KnownProgram& known, TextFormat format) const {
+  ir::Participants who;
+  WEFT_ASSIGN_OR_RETURN(const Ref<const ir::Function> function, known.cache->Source(*known.program, &who));
+  compiler::Trace trace = compiler::TraceOf(*function);
+  trace.participants = std::move(who);
+  if (format == TextFormat::kDot) return GraphDot(trace, "program");
+  return ModuleText(compiler::BuildModule(trace), *known.cache, format);
 }
 
 void Engine::ExplainAll() {

@@ -190,6 +190,27 @@ TraceLane* LaneOf(uint64_t trace) {
   return found.lane.get();
 }
 
+void SortSpans(std::span<TraceSpan> spans) {
+  std::ranges::stable_sort(spans, [](const TraceSpan& a, const TraceSpan& b) {
+    return a.start != b.start ? a.start < b.start : a.end > b.end;
+  });
+}
+
+namespace {
+
+// Behind what there is.
+void Append(TraceRecord other, TraceRecord* record) {
+  const auto first = static_cast<uint32_t>(record->threads.size());
+  for (TraceThread& thread : other.threads) record->threads.push_back(std::move(thread));
+  for (TraceSpan span : other.spans) {
+    span.thread += first;
+    record->spans.push_back(span);
+  }
+  record->lost += other.lost;
+}
+
+}  // namespace
+
 // --- A context's trace --------------------------------------------------------------------------------------------------
 
 Trace::Moment Trace::Now() {
@@ -234,6 +255,34 @@ std::shared_ptr<TraceLane> Trace::LaneOfThisThread() {
 }
 
 absl::Status Trace::Start(int64_t bytes_a_thread) {
+  MutexLock turn(turn_);
+  WEFT_RETURN_IF_ERROR(Begin(bytes_a_thread));
+  for (const auto& source : sources_) source->Start();
+  return absl::OkStatus();
+}
+
+absl::Status Trace::Stop() {
+  MutexLock turn(turn_);
+  WEFT_RETURN_IF_ERROR(End());
+  TraceRecord told;
+  for (const auto& source : sources_) Append(source->Stop(), &told);
+  MutexLock lock(mutex_);
+  told_ = std::move(told);
+  return absl::OkStatus();
+}
+
+void Trace::AddSource(std::unique_ptr<TraceSource> source) {
+  MutexLock turn(turn_);
+  bool on = false;
+  {
+    MutexLock lock(mutex_);
+    on = on_;
+  }
+  if (on) source->Start();
+  sources_.push_back(std::move(source));
+}
+
+absl::Status Trace::Begin(int64_t bytes_a_thread) {
   TracesOn& all = AllOn();
   MutexLock everyone(all.mutex);
   MutexLock lock(mutex_);
@@ -242,6 +291,7 @@ absl::Status Trace::Start(int64_t bytes_a_thread) {
   g_counter_serves.store(CounterServes(), std::memory_order_relaxed);
   fork_.Started();
   lanes_.clear();
+  told_ = {};
   lost_ = 0;
   most_ = static_cast<size_t>(std::max<int64_t>(bytes_a_thread / kEventBytes, 1));
   on_ = was_on_ = true;
@@ -251,7 +301,7 @@ absl::Status Trace::Start(int64_t bytes_a_thread) {
   return absl::OkStatus();
 }
 
-absl::Status Trace::Stop() {
+absl::Status Trace::End() {
   TracesOn& all = AllOn();
   MutexLock everyone(all.mutex);
   MutexLock lock(mutex_);
@@ -283,7 +333,7 @@ Trace::~Trace() {
 absl::StatusOr<TraceRecord> Trace::Record() const {
   std::vector<std::shared_ptr<TraceLane>> lanes;
   Moment start, end;
-  TraceRecord record;
+  TraceRecord record, told;
   {
     MutexLock lock(mutex_);
     if (!was_on_) return UserErrorOf(absl::StatusCode::kFailedPrecondition, "the trace has not been started");
@@ -291,6 +341,7 @@ absl::StatusOr<TraceRecord> Trace::Record() const {
     start = start_;
     end = on_ ? Now() : end_;
     record.lost = lost_;
+    told = told_;
   }
   record.start = start.now;
   record.end = end.now;
@@ -307,10 +358,9 @@ absl::StatusOr<TraceRecord> Trace::Record() const {
     for (const TraceLane::Event& event : lane->Read(&record.lost)) {
       record.spans.push_back({event.name, clock(event.begin), clock(event.end), event.argument, thread});
     }
-    std::stable_sort(
-        record.spans.begin() + static_cast<ptrdiff_t>(first), record.spans.end(),
-        [](const TraceSpan& a, const TraceSpan& b) { return a.start != b.start ? a.start < b.start : a.end > b.end; });
+    SortSpans(std::span(record.spans).subspan(first));
   }
+  Append(std::move(told), &record);
   return record;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,6 +60,9 @@ struct TraceRecord {
   int64_t lost = 0;            // spans that were there and had no room
 };
 
+// Brings the spans of one thread into a record's order.
+void SortSpans(std::span<TraceSpan> spans);
+
 // --- Time stamps ------------------------------------------------------------------------------------------------------
 // True if the processor's time-stamp counter is invariant; false before the first trace is started.
 extern constinit std::atomic<bool> g_counter_serves;
@@ -107,6 +111,16 @@ inline bool Tracing() { return g_tracing.load(std::memory_order_acquire) != 0; }
 // This thread's lane in that context's trace; null if it is not started. To be asked only if Tracing().
 TraceLane* LaneOf(uint64_t trace);
 
+// Somebody else who notes what devices do while a trace is on, such as a plugin's profiler. Both functions may take long; they are
+// called in turn, by one thread at a time.
+class TraceSource {
+ public:
+  virtual ~TraceSource() = default;
+  virtual void Start() = 0;
+  // Returns threads, spans and how many were lost since, on MonotonicNow's clock.
+  virtual TraceRecord Stop() = 0;
+};
+
 // Thread rule: any thread.
 class Trace {
  public:
@@ -125,8 +139,10 @@ class Trace {
   absl::Status Start(int64_t bytes_a_thread);
   // Ends it; what there is stays until the next start. FAILED_PRECONDITION: nobody has started it.
   absl::Status Stop();
-  // All there is, of a trace that goes on, too. FAILED_PRECONDITION: it was never started.
+  // All there is, of a trace that goes on, too, but then without what sources have. FAILED_PRECONDITION: it was never started.
   absl::StatusOr<TraceRecord> Record() const;
+  // Behind the trace's own lanes are the source's from here on.
+  void AddSource(std::unique_ptr<TraceSource> source);
 
  private:
   friend TraceLane* LaneOf(uint64_t trace);
@@ -136,10 +152,15 @@ class Trace {
   };
   static Moment Now();
   std::shared_ptr<TraceLane> LaneOfThisThread();
+  absl::Status Begin(int64_t bytes_a_thread);
+  absl::Status End();
 
   const uint64_t id_;
   ForkGuard fork_;
+  Mutex turn_;  // to start and stop; taken before mutex_
+  std::vector<std::unique_ptr<TraceSource>> sources_ ABSL_GUARDED_BY(turn_);
   mutable Mutex mutex_;
+  TraceRecord told_ ABSL_GUARDED_BY(mutex_);  // by sources
   bool on_ ABSL_GUARDED_BY(mutex_) = false, was_on_ ABSL_GUARDED_BY(mutex_) = false;
   size_t most_ ABSL_GUARDED_BY(mutex_) = 0;
   Moment start_ ABSL_GUARDED_BY(mutex_), end_ ABSL_GUARDED_BY(mutex_);

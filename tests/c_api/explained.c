@@ -269,6 +269,7 @@ static void everything(const char* platform, weft_mode mode) {
                                      {"perf_map", WEFT_STRLEN, "jitdump", WEFT_STRLEN},
                                      {"gdb", WEFT_STRLEN, "1", WEFT_STRLEN},
                                      {"host_read", WEFT_STRLEN, "warn", WEFT_STRLEN},
+                                     {"op_by_op", WEFT_STRLEN, "both", WEFT_STRLEN},
                                      {"compile_limit", WEFT_STRLEN, "1000", WEFT_STRLEN}};
     options.settings = settings;
     options.setting_count = on ? sizeof settings / sizeof *settings : 3;

@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include "check.h"
 
+#include <unistd.h>
+
 typedef struct {
   int count[8]; /* of the prefixes below */
   int all;
@@ -70,6 +72,41 @@ static void run(weft_log_level level, const char* cache, log_counts* counts) {
   weft_context_release(ctx);
 }
 
+/* Without a listener a record goes to standard error, with the time, the thread, and the call's position. */
+static void go_to_standard_error(void) {
+  static const float values[] = {1, 2};
+  char wanted[64], line[2048], name[32];
+  int year, month, day, hour, minute, second, milliseconds, found = 0;
+  long thread = 0;
+  FILE* const file = tmpfile();
+  const int kept = dup(STDERR_FILENO);
+  weft_context* ctx;
+  weft_tensor *x, *y;
+  if (file == NULL || kept < 0) exit(1);
+  fflush(stderr);
+  dup2(fileno(file), STDERR_FILENO);
+  ctx = new_context_with("log", "debug");
+  MUST(weft_position_mark(ctx, "mine.c", WEFT_STRLEN, 12));
+  x = f32(ctx, DIMS(2), values);
+  MUST(weft_exp(ctx, x, &y));
+  MUST(weft_sync(ctx, NULL, NULL));
+  MUST(weft_position_mark(ctx, NULL, 0, 0));
+  weft_tensor_release(x), weft_tensor_release(y);
+  weft_context_release(ctx);
+  dup2(kept, STDERR_FILENO);
+  close(kept);
+  rewind(file);
+  snprintf(wanted, sizeof wanted, "/%ld mine.c:12] cut of 1 nodes with 1 outputs on cpu:0: a barrier\n", (long)getpid());
+  while (fgets(line, sizeof line, file) != NULL) {
+    CHECK_EQUAL(sscanf(line, "weft debug: [%4d-%2d-%2dT%2d:%2d:%2d.%3dZ %31[^/]/%ld", &year, &month, &day, &hour, &minute, &second,
+                       &milliseconds, name, &thread), 9);
+    CHECK(year >= 2024 && thread > 0);
+    if (strstr(line, wanted) != NULL) ++found;
+  }
+  CHECK_EQUAL(found, 1);
+  fclose(file);
+}
+
 int main(void) {
   char cache[] = "/tmp/weft-log-XXXXXX";
   log_counts counts;
@@ -87,5 +124,6 @@ int main(void) {
   CHECK_EQUAL(counts.count[kLoaded], 2);
   run(WEFT_LOG_INFO, cache, &counts);
   CHECK_EQUAL(counts.all, 0);
+  go_to_standard_error();
   return done("log_records");
 }

@@ -166,10 +166,38 @@ static void files(void) {
   remove_folder();
 }
 
+/* A checkpoint that is written, by the call and in the background, and read. */
+static void checkpoints(void) {
+  weft_context* const ctx = new_context();
+  const float data[2] = {1, 2};
+  weft_tensor* x = f32(ctx, DIMS(2), data);
+  weft_tree *tree = NULL, *read = NULL;
+  weft_event* saved = NULL;
+  char path[400];
+  make_folder();
+  snprintf(path, sizeof path, "%s/x.weft", g_dir);
+  MUST(weft_tree_create(&tree));
+  MUST(weft_tree_add_tensor(tree, WEFT_TREE_ROOT, "x", WEFT_STRLEN, x, NULL));
+  MUST(weft_trace_start(ctx));
+  MUST(weft_checkpoint_save(ctx, path, WEFT_STRLEN, tree, NULL, NULL));
+  MUST(weft_checkpoint_save(ctx, path, WEFT_STRLEN, tree, NULL, &saved));
+  MUST(weft_event_wait(saved, -1));
+  MUST(weft_checkpoint_load(ctx, path, WEFT_STRLEN, NULL, &read));
+  MUST(weft_trace_stop(ctx));
+  CHECK(says(ctx, WEFT_TRACE_REPORT_JSON, "{\"name\": \"save checkpoint\", \"spans\": 2, "));
+  CHECK(says(ctx, WEFT_TRACE_REPORT_JSON, "{\"name\": \"load checkpoint\", \"spans\": 1, "));
+  weft_event_release(saved);
+  weft_tree_release(tree), weft_tree_release(read);
+  weft_tensor_release(x);
+  weft_context_release(ctx);
+  remove_folder();
+}
+
 int main(void) {
   order("cpu");
   order("reference");
   spans_of_two_contexts();
   files();
+  checkpoints();
   return g_failures != 0;
 }

@@ -131,6 +131,42 @@ class Stacks(unittest.TestCase):
         self.assertEqual(3, len(re.findall(r"^Thread \d+ \(LWP \d+\):\n#0 ", each, re.MULTILINE)))
         self.assertEqual(2, each.count(f"[Python] hangs at {program}:2\n"))
 
+    def told_of(self, *command):
+        """The native stacks of a process that says 'ready' and waits, and what is said beside them."""
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            process.stdout.readline()
+            done = subprocess.run([PROGRAM, "dump-stacks", str(process.pid)], capture_output=True, text=True, timeout=120)
+        finally:
+            process.kill()
+            process.communicate()
+        for reason in ("libdw.so.1 is not installed", "built without elfutils", "does not let itself be traced"):
+            if reason in done.stderr:
+                self.skipTest(done.stderr.strip())
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertIn("STACK (count=", done.stdout)
+        self.assertNotIn("PYTHON:", done.stdout)
+        return done.stderr
+
+    def test_pythons_that_are_not_known_are_answered_by_a_sentence(self):
+        # What the command looks at, of Pythons that may not be here: their version, and a runtime that says nothing of itself.
+        for version, wanted in ((None, "the process runs a Python before 3.11, whose frames are not known here"),
+                                (0x030e00f0, "the process runs Python 3.14, whose frames are not known here"),
+                                (0x03130000, "the process runs Python 3.19, whose frames are not known here"),
+                                (0x030d00f0, "the process runs Python 3.13, whose frames are not known here")):
+            with self.subTest(wanted=wanted), tempfile.TemporaryDirectory() as work:
+                program = os.path.join(work, "python")
+                word = "" if version is None else f"const unsigned long Py_Version = {version};\n"
+                text = f"#include <stdio.h>\n#include <unistd.h>\nchar _PyRuntime[4096] = {{1}};\n{word}" \
+                       "int main(void) { puts(\"ready\"); fflush(stdout); for (;;) pause(); }\n"
+                subprocess.run(["cc", "-xc", "-o", program, "-"], input=text, text=True, check=True)
+                self.assertIn(wanted, self.told_of(program))
+        for python in glob.glob(os.path.expanduser("~/.pyenv/versions/3.*/bin/python3")):
+            minor = int(python.split("versions/3.")[1].split(".")[0])
+            if minor == 10 or minor >= 14:
+                with self.subTest(python=python):
+                    self.assertIn("whose frames are not known here", self.told_of(python, "-c", WAITS))
+
     def test_weft_s_word_for_a_thread_is_read_from_the_process(self):
         for version, wanted in ((1, "running gemm tiles, entry 7 of program 0123456789abcdef for "), (9, "")):
             with tempfile.TemporaryDirectory() as work:

@@ -13,6 +13,7 @@
 #include "src/compiler/build_id.h"
 #include "src/compiler/lower.h"
 #include "src/compiler/program_cache.h"
+#include "src/ir/code.h"
 #include "src/ir/verify.h"
 #include "src/ops/build.h"
 
@@ -69,6 +70,33 @@ std::string CodeOf(const ir::Function& function) {
   return code;
 }
 
+// Arguments, and nodes that have bytes of their own, can be read alone.
+void ExpectPartsReadBack(const Trace& trace, std::string_view form) {
+  std::string again = "before it";
+  std::vector<NodeBytes> places;
+  AppendCanonical(trace, &again, &places);
+  EXPECT_EQ(again.substr(9), form);
+  ASSERT_EQ(places.size(), trace.nodes.size());
+  for (size_t i = 0; i < places.size(); ++i) {
+    EXPECT_EQ(places[i].end == 0, !trace.nodes[i]->regions().empty());
+    if (places[i].end == 0) continue;
+    const std::string_view bytes = form.substr(places[i].begin, places[i].end - places[i].begin);
+    const Ref<const ir::Node> node = ReadNode(bytes);
+    ASSERT_NE(node, nullptr);
+    std::string code;
+    ir::CodeWriter(&code).Node(*node);
+    EXPECT_EQ(code, bytes);
+    EXPECT_EQ(ReadNode(bytes.substr(1)), nullptr);
+  }
+  const auto arguments = ReadArguments(form);
+  ASSERT_TRUE(arguments.ok());
+  ASSERT_EQ(arguments->size(), trace.arguments.size());
+  for (size_t i = 0; i < arguments->size(); ++i) {
+    EXPECT_TRUE((*arguments)[i].type == trace.arguments[i].type());
+    EXPECT_EQ((*arguments)[i].words, trace.arguments[i].words > 0);
+  }
+}
+
 // The function that the form stands for is the one that is built of the trace.
 void ExpectReadsBack(const Trace& trace) {
   std::string form;
@@ -76,6 +104,7 @@ void ExpectReadsBack(const Trace& trace) {
   const absl::StatusOr<Ref<const ir::Function>> read = ReadCanonical(form);
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(CodeOf(**read), CodeOf(BuildModule(trace).main()));
+  ExpectPartsReadBack(trace, form);
   for (size_t i = 0; i < trace.arguments.size(); ++i) {
     EXPECT_TRUE((*read)->parameters()[i].type() == trace.arguments[i].type());
   }
@@ -359,6 +388,27 @@ TEST(Canonical, SaysWhoRunsTheProgramWhereThereAreSeveral) {
   here.assignment = {0, 1, 2, 3};
   there.assignment = {4, 5, 6, 7};
   EXPECT_EQ(KeyText(here), KeyText(there));
+}
+
+// Each is of one argument and nothing else.
+TEST(Canonical, NumbersThatNoProgramHasAreRefused) {
+  const auto form = [](bool donated, const ir::Type& type, std::optional<int64_t> skipped) {
+    std::string bytes;
+    ir::CodeWriter w(&bytes);
+    for (const uint64_t number : {1, 0, donated ? 1 : 0}) w.Number(number);
+    w.Type(type);
+    if (skipped.has_value()) w.Signed(*skipped);
+    w.Number(0);
+    w.Number(0);
+    return bytes;
+  };
+  const ir::Type four = ir::Type::Tensor(DType::kF32, {4});
+  EXPECT_TRUE(ReadCanonical(form(false, four, {})).ok());
+  EXPECT_TRUE(ReadCanonical(form(true, four, 0)).ok());
+  for (const int64_t skipped : {INT64_MIN, INT64_MAX, int64_t{-1}, int64_t{1} << 32})
+    EXPECT_FALSE(ReadCanonical(form(true, four, skipped)).ok()) << skipped;
+  // Bytes that cannot be counted.
+  EXPECT_FALSE(ReadCanonical(form(false, ir::Type::Tensor(DType::kF32, {int64_t{1} << 61}), {})).ok());
 }
 
 TEST(KeyOf, IsCutToTheBitsAsked) {

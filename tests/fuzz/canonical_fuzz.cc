@@ -41,7 +41,10 @@ std::string ValidBytes() {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const auto function = compiler::ReadCanonical({reinterpret_cast<const char*>(data), size});
+  const std::string_view given(reinterpret_cast<const char*>(data), size);
+  static_cast<void>(compiler::ReadArguments(given));
+  static_cast<void>(compiler::ReadNode(given));
+  const auto function = compiler::ReadCanonical(given);
   if (!function.ok()) return 0;
   ir::Module module;
   module.functions.push_back(*function);

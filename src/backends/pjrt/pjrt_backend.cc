@@ -19,6 +19,7 @@
 #include "src/backends/pjrt/find.h"
 #include "src/backends/pjrt/libtpu.h"
 #include "src/backends/pjrt/loaded.h"
+#include "src/backends/pjrt/profiler.h"
 #include "src/backends/pjrt/program.h"
 #include "src/backends/pjrt/shardings.h"
 #include "src/backends/pjrt/topology.h"
@@ -445,6 +446,7 @@ class PjrtBackend final : public Backend, public OpenResults, public StridedUplo
       device.live = devices_[0].live;
       pointers_.push_back(&device);
     }
+    if (auto profiler = NewProfiler(client_->plugin(), services_.log)) services_.trace->AddSource(std::move(profiler));
   }
 
   void Close() override { client_->Close(); }

@@ -2,9 +2,9 @@
 #include "src/backends/pjrt/shardings.h"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
+#include "src/backends/pjrt/fields.h"
 #include "src/passes/shardings.h"
 
 namespace weft::pjrt {
@@ -33,62 +33,6 @@ const Extension* ShardingsOf(const Plugin& plugin) {
 }
 
 // --- xla.OpSharding --------------------------------------------------------------------------------------------------------
-
-// Reads the fields of a message one after the other. Lists of numbers come packed or not.
-class Fields {
- public:
-  explicit Fields(std::string_view bytes) : bytes_(bytes) {}
-  // Goes to the next field; false at the end, and where the bytes are no message.
-  bool Next() {
-    if (bytes_.empty()) return false;
-    uint64_t tag = 0;
-    if (!Varint(&bytes_, &tag)) return Fail();
-    number_ = static_cast<int>(tag >> 3 & 0xffff);
-    values_.clear();
-    uint64_t value = 0;
-    if ((tag & 7) == 0) {
-      if (!Varint(&bytes_, &value)) return Fail();
-      values_.push_back(static_cast<int64_t>(value));
-      return true;
-    }
-    if ((tag & 7) != 2 || !Varint(&bytes_, &value) || value > bytes_.size()) return Fail();
-    content_ = bytes_.substr(0, value);
-    bytes_.remove_prefix(value);
-    return true;
-  }
-  int number() const { return number_; }
-  // Appends the numbers of a field that is a list of them.
-  void AppendTo(std::vector<int64_t>* list) {
-    list->insert(list->end(), values_.begin(), values_.end());
-    uint64_t value = 0;
-    for (std::string_view rest = std::exchange(content_, {}); !rest.empty();) {
-      if (!Varint(&rest, &value)) {
-        Fail();
-        return;
-      }
-      list->push_back(static_cast<int64_t>(value));
-    }
-  }
-  bool ok() const { return ok_; }
-
- private:
-  bool Fail() { return ok_ = false; }
-  static bool Varint(std::string_view* bytes, uint64_t* value) {
-    *value = 0;
-    for (int shift = 0; shift < 64 && !bytes->empty(); shift += 7) {
-      const auto byte = static_cast<unsigned char>(bytes->front());
-      bytes->remove_prefix(1);
-      *value |= static_cast<uint64_t>(byte & 0x7f) << shift;
-      if ((byte & 0x80) == 0) return true;
-    }
-    return false;
-  }
-
-  std::string_view bytes_, content_;
-  std::vector<int64_t> values_;
-  int number_ = 0;
-  bool ok_ = true;
-};
 
 // The fields of a message, which say what tile of each dimension each device has.
 struct Tiles {

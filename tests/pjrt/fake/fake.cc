@@ -21,6 +21,7 @@
 //                      but the launch, when it runs; fail=launch on D:N:C: on that device of it; N = 0: each call
 //   silent=PJRT_X      answers success and has done nothing (any number of these; of what destroys: it is done)
 //   last_zero=PJRT_X   answers success, done as usual, and the last word of its arguments is zero
+//   PLUGIN_Profiler_X  stand in fail=, and PLUGIN_Profiler_CollectData in silent=: it then gives what is no message
 //   blocks=PJRT_X      does not begin before another text is set; blocks_after=PJRT_X: does not return
 //
 // Options of PJRT_Client_Create: devices (a number). Others are refused, as other plugins do. Topologies are called fake:N, of N
@@ -45,6 +46,7 @@
 #include "tests/pjrt/fake/launches.h"
 #include "tests/pjrt/fake/more_api.h"
 #include "tests/pjrt/fake/objects.h"
+#include "tests/pjrt/fake/profiler.h"
 #include "tests/pjrt/fake/programs.h"
 
 namespace weft::pjrt::fake {
@@ -521,7 +523,7 @@ __attribute__((visibility("default"))) const weft::pjrt::api::Table* GetPjrtApi(
   static fake::Table table;
   const auto faults = fake::Current();
   table.head.struct_size = offsetof(fake::Table, functions) + static_cast<size_t>(faults->functions) * sizeof(void*);
-  table.head.extension_start = faults->extensions ? &fake::layouts : nullptr;
+  table.head.extension_start = fake::ProfilerBefore(faults->extensions ? &fake::layouts : nullptr);
   table.version = {.head = {sizeof(api::Version), nullptr}, .major = static_cast<int>(faults->major), .minor = static_cast<int>(faults->minor)};
   for (const fake::Slot& slot : fake::kSlots) {
     bool there = slot.number < static_cast<size_t>(faults->functions);

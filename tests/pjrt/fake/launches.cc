@@ -9,6 +9,7 @@
 #include "tests/pjrt/fake/faults.h"
 #include "tests/pjrt/fake/launches.h"
 #include "tests/pjrt/fake/objects.h"
+#include "tests/pjrt/fake/profiler.h"
 
 namespace weft::pjrt::fake {
 namespace {
@@ -84,12 +85,15 @@ void Run(Launch& launch, size_t p) {
     if (++launch.come < launch.parts.size()) return;
   }
   absl::Status status;
+  const int64_t begin = RealtimeNow();
   try {
     status = Compute(launch);
   } catch (const std::bad_alloc&) {
     status = absl::ResourceExhaustedError("fake: no memory while a launch ran");
   }
+  const int64_t end = RealtimeNow();
   for (Part& part : launch.parts) {
+    NoteLaunch(part.device->description.id, begin, end);
     part.status.Update(status);
     part.arguments.clear();
     for (const auto& result : part.results) result->ready->Complete(part.status);
