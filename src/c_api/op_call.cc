@@ -281,13 +281,14 @@ absl::Status OpCall::RecordInto(weft_tensor** outs, weft_tensor_info* infos, siz
   lazy::Tensors results;
   WEFT_RETURN_IF_ERROR(RunAt(place, &results));
   WEFT_RETURN_IF_ERROR(CheckDevice({results.data(), results.size()}, place, op_));
-  std::vector<weft_tensor*> made;
-  std::vector<weft_tensor_info> described(infos != nullptr ? results.size() : 0);
-  for (size_t i = 0; i < described.size(); ++i) Describe(*results[i], &described[i]);
-  WEFT_RETURN_IF_ERROR(MakeTensors({results.data(), results.size()}, &made));
-  std::copy(made.begin(), made.end(), outs);
-  std::copy(described.begin(), described.end(), infos);
-  *out_count = made.size();
+  // Most operations have one result, and recording allocates nothing that it need not.
+  absl::InlinedVector<const lazy::Tensor*, 4> made;
+  absl::InlinedVector<weft_tensor*, 4> handles(results.size());
+  for (const Ref<lazy::Tensor>& result : results) made.push_back(result.get());
+  WEFT_RETURN_IF_ERROR(MakeTensors({results.data(), results.size()}, handles.data()));
+  std::ranges::copy(handles, outs);
+  for (size_t i = 0; infos != nullptr && i < made.size(); ++i) Describe(*made[i], &infos[i]);
+  *out_count = handles.size();
   return absl::OkStatus();
 }
 
@@ -305,18 +306,23 @@ absl::Status CheckDevice(std::span<const Ref<lazy::Tensor>> results, const Devic
                               "; copy them there first (weft_tensor_copy_to)"));
 }
 
-absl::Status MakeTensors(std::span<Ref<lazy::Tensor>> tensors, std::vector<weft_tensor*>* made) {
-  made->reserve(tensors.size());
-  for (Ref<lazy::Tensor>& tensor : tensors) {
-    weft_tensor* handle = nullptr;
-    const absl::Status status = tensor ? MakeTensor(std::move(tensor), &handle) : absl::OkStatus();
+absl::Status MakeTensors(std::span<Ref<lazy::Tensor>> tensors, weft_tensor** made) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    made[i] = nullptr;
+    const absl::Status status = tensors[i] ? MakeTensor(std::move(tensors[i]), &made[i]) : absl::OkStatus();
     if (!status.ok()) {
-      for (weft_tensor* done : *made) ReleaseHandle(done, HandleType::kTensor);
+      while (i > 0) ReleaseHandle(made[--i], HandleType::kTensor);
       return status;
     }
-    made->push_back(handle);
   }
   return absl::OkStatus();
+}
+
+absl::Status MakeTensors(std::span<Ref<lazy::Tensor>> tensors, std::vector<weft_tensor*>* made) {
+  made->resize(tensors.size());
+  const absl::Status status = MakeTensors(tensors, made->data());
+  if (!status.ok()) made->clear();
+  return status;
 }
 
 weft_error* RecordPlain(const ir::OpDef& op, weft_context* ctx, std::initializer_list<weft_tensor*> operands,

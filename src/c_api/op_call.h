@@ -105,7 +105,8 @@ absl::Status Apply(const Applied& applied, weft_tensor** outputs, weft_tensor_in
 void Describe(const lazy::Tensor& tensor, weft_tensor_info* info);
 // A device that was asked for (or null) is where results are; operands that are elsewhere decide otherwise.
 absl::Status CheckDevice(std::span<const Ref<lazy::Tensor>> results, const Device* asked, const ir::OpDef& op);
-// Handles for all of them, or for none.
+// Handles for all of them, or for none; NULL for an absent one. `made` has room for as many.
+absl::Status MakeTensors(std::span<Ref<lazy::Tensor>> tensors, weft_tensor** made);
 absl::Status MakeTensors(std::span<Ref<lazy::Tensor>> tensors, std::vector<weft_tensor*>* made);
 
 // Operations with tensors in, one tensor out, and nothing else: most elementwise ones.

@@ -205,7 +205,30 @@ static PyObject* foreach(PyObject* self, PyObject* const* args, Py_ssize_t nargs
   return out;
 }
 
+/* attention_fits(query, key, value): whether one operation computes it: tensors of the device, floating, of one dtype, with
+ * elements, and with the same leading dimensions.
+ */
+static PyObject* attention_fits(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
+  (void)self;
+  View views[3];
+  bool fits = nargs == 3;
+  for (int i = 0; fits && i < 3; ++i) {
+    if (!view_of_object(args[i], &views[i])) { /* another device's: torch computes or refuses it */
+      PyErr_Clear();
+      fits = false;
+      break;
+    }
+    const View* first = &views[0];
+    uint32_t code = views[i].dtype & 0xff;
+    fits = views[i].cell != NULL && (code == 2 || code == 4) && views[i].dtype == first->dtype &&
+           views[i].ndim >= 3 && views[i].ndim == first->ndim &&
+           memcmp(views[i].sizes, first->sizes, (size_t)(first->ndim - 2) * sizeof *first->sizes) == 0;
+  }
+  return PyBool_FromLong(fits);
+}
+
 PyMethodDef layer_methods[] = {
+    {"attention_fits", (PyCFunction)(void (*)(void))attention_fits, METH_FASTCALL, "Whether attention is one operation."},
     {"linear", (PyCFunction)(void (*)(void))linear, METH_FASTCALL, "A dense layer."},
     {"linear_backward", (PyCFunction)(void (*)(void))linear_backward, METH_FASTCALL, "Its gradients."},
     {"foreach", (PyCFunction)(void (*)(void))foreach, METH_FASTCALL | METH_KEYWORDS, "A kernel for each of a list."},

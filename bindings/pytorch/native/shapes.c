@@ -88,7 +88,7 @@ static PyObject* slice_backward(PyObject* self, PyObject* const* args, Py_ssize_
   return spread(&tape, tape_read(&tape, &operand), (int)axis, size, within(start, size), step);
 }
 
-static PyObject *other_clones, *contiguous_format;
+static PyObject *other_clones, *contiguous_format, *is_neg;
 
 /* clones(function, format): for what `clone` leaves to Python, and torch.contiguous_format. */
 static PyObject* clones(PyObject* self, PyObject* args) {
@@ -101,7 +101,8 @@ static PyObject* clones(PyObject* self, PyObject* args) {
   Py_XDECREF(contiguous_format);
   other_clones = Py_NewRef(function);
   contiguous_format = Py_NewRef(format);
-  Py_RETURN_NONE;
+  is_neg = is_neg != NULL ? is_neg : PyUnicode_InternFromString("is_neg");
+  return is_neg == NULL ? NULL : Py_NewRef(Py_None);
 }
 
 /* clone(tensor, memory_format=None) */
@@ -113,7 +114,7 @@ static PyObject* clone(PyObject* self, PyObject* const* args, Py_ssize_t nargs, 
   if (nargs < 1 || other_clones == NULL) {
     return PyErr_Format(PyExc_TypeError, "clone takes a tensor");
   }
-  PyObject* negative = PyObject_CallMethod(args[0], "is_neg", NULL);
+  PyObject* negative = PyObject_CallMethodObjArgs(args[0], is_neg, NULL);
   if (negative == NULL) {
     return NULL;
   }

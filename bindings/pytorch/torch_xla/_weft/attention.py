@@ -68,10 +68,7 @@ _fused = torch.ops.aten._scaled_dot_product_fused_attention_overrideable.default
 @layer("scaled_dot_product_attention")
 def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False):
     """One operation where nothing is dropped and the mask has no gradient; torch's own way otherwise."""
-    tensors = (query, key, value)
-    fused = dropout_p == 0.0 and not enable_gqa and all(t.device.type == "xla" and t.dim() >= 3 for t in tensors)
-    fused = fused and query.is_floating_point() and query.dtype == key.dtype == value.dtype and 0 not in query.shape + key.shape
-    fused = fused and query.shape[:-2] == key.shape[:-2] == value.shape[:-2]
+    fused = dropout_p == 0.0 and not enable_gqa and C.attention_fits(query, key, value)
     if fused and attn_mask is not None:
         fused = not is_causal and attn_mask.device.type == "xla" and attn_mask.dim() <= query.dim()
         fused = fused and not attn_mask.requires_grad and attn_mask.dtype in (torch.bool, query.dtype)
@@ -81,7 +78,8 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
 
 
 def _values(query, key, value, mask):
-    return [C.read(query), C.read(key), C.read(value), None if mask is None else C.read(mask)]
+    values = C.read(query), C.read(key), C.read(value)
+    return values if mask is None else (*values, C.read(mask))
 
 
 @lower("_scaled_dot_product_fused_attention_overrideable")
@@ -96,6 +94,6 @@ def fused_attention(query, key, value, attn_bias=None, dropout_p=0.0, is_causal=
 def fused_attention_backward(grad_out, query, key, value, attn_bias, grad_input_mask, out, logsumexp, cum_seq_q, cum_seq_k,
                              max_q, max_k, dropout_p, is_causal, philox_seed, philox_offset, *, scale=None):
     inputs = _values(query, key, value, attn_bias)
-    wanted = [bool(want) for want in grad_input_mask[:3]] + [False]
+    wanted = [bool(want) for want in grad_input_mask[:3]] + [False] * (len(inputs) - 3)
     found = gradient("scaled_dot_product_attention", inputs, [C.read(grad_out)], wanted, causal=bool(is_causal), scale=scale)
-    return tuple(None if grad is None else C.wrap(grad) for grad in found)
+    return (*(None if grad is None else C.wrap(grad) for grad in found), None)[:4]

@@ -167,11 +167,6 @@ def device_count():
     return len(_addresses) - 1
 
 
-def has_several_devices():
-    """Whether the context has more than one device; False where there is none yet."""
-    return len(_addresses) > 2
-
-
 def index_of(device):
     """The number of a device given as text, number, torch.device or None, checked."""
     if device is None:
