@@ -54,7 +54,7 @@ class FuseGraph {
 
   // Fused users, seen through inline nodes; more than once where they read more than one of those.
   const std::vector<int>& users(int n) const { return users_[n]; }
-  // The same in order, each once from here on.
+  // Sorts these users and drops repetitions, also for later calls of users().
   const std::vector<int>& SortUsers(int n);
   // These, and users that are not fused.
   const std::vector<int>& consumers(int n) const { return consumers_[n]; }

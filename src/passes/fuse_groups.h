@@ -1,4 +1,4 @@
-// Which nodes one kernel computes. Greedy, from the results upwards: a node joins the kernel of its users. A producer whose users all
+// Decides which nodes one kernel computes. It is greedy, from the results upwards: a node joins the kernel of its users. A producer whose users all
 // sit in one kernel can never close a cycle; one with users elsewhere becomes a second result of the kernel if no path leads
 // back into it.
 #pragma once

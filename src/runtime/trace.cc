@@ -198,7 +198,7 @@ void SortSpans(std::span<TraceSpan> spans) {
 
 namespace {
 
-// Behind what there is.
+// Appends the threads and spans of another record.
 void Append(TraceRecord other, TraceRecord* record) {
   const auto first = static_cast<uint32_t>(record->threads.size());
   for (TraceThread& thread : other.threads) record->threads.push_back(std::move(thread));

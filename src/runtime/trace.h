@@ -139,9 +139,9 @@ class Trace {
   absl::Status Start(int64_t bytes_a_thread);
   // Ends it; what there is stays until the next start. FAILED_PRECONDITION: nobody has started it.
   absl::Status Stop();
-  // All there is, of a trace that goes on, too, but then without what sources have. FAILED_PRECONDITION: it was never started.
+  // Returns all threads and spans, of a trace that goes on, too, but then without those of the sources. FAILED_PRECONDITION: it was never started.
   absl::StatusOr<TraceRecord> Record() const;
-  // Behind the trace's own lanes are the source's from here on.
+  // Adds a source, whose lanes come behind the trace's own from here on.
   void AddSource(std::unique_ptr<TraceSource> source);
 
  private:

@@ -131,8 +131,8 @@ class Stacks(unittest.TestCase):
         self.assertEqual(3, len(re.findall(r"^Thread \d+ \(LWP \d+\):\n#0 ", each, re.MULTILINE)))
         self.assertEqual(2, each.count(f"[Python] hangs at {program}:2\n"))
 
-    def told_of(self, *command):
-        """The native stacks of a process that says 'ready' and waits, and what is said beside them."""
+    def dumped(self, *command):
+        """What dump-stacks says of a process that prints a line and waits; skips where the machine gives no native stacks."""
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
             process.stdout.readline()
@@ -144,12 +144,17 @@ class Stacks(unittest.TestCase):
             if reason in done.stderr:
                 self.skipTest(done.stderr.strip())
         self.assertEqual(0, done.returncode, done.stderr)
+        return process.pid, done
+
+    def told_of(self, *command):
+        """What is said beside the native stacks of a process."""
+        _, done = self.dumped(*command)
         self.assertIn("STACK (count=", done.stdout)
         self.assertNotIn("PYTHON:", done.stdout)
         return done.stderr
 
     def test_pythons_that_are_not_known_are_answered_by_a_sentence(self):
-        # What the command looks at, of Pythons that may not be here: their version, and a runtime that says nothing of itself.
+        # The program has the symbols that the command looks at, of Pythons that may not be here: their version, and a runtime that says nothing of itself.
         for version, wanted in ((None, "the process runs a Python before 3.11, whose frames are not known here"),
                                 (0x030e00f0, "the process runs Python 3.14, whose frames are not known here"),
                                 (0x03130000, "the process runs Python 3.19, whose frames are not known here"),
@@ -174,24 +179,14 @@ class Stacks(unittest.TestCase):
                 subprocess.run(["cc", "-xc", "-shared", "-fPIC", f"-DVERSION={version}", "-o", library, "-"], input=TABLE, text=True, check=True)
                 subprocess.run(["cc", "-xc", "-o", program, "-", "-xnone", library, "-Wl,-rpath," + work], text=True, check=True,
                                input="void wait_here(void);\nint main(void) { wait_here(); return 0; }\n")
-                process = subprocess.Popen([program], stdout=subprocess.PIPE, text=True)
-                try:
-                    process.stdout.readline()
-                    done = subprocess.run([PROGRAM, "dump-stacks", str(process.pid)], capture_output=True, text=True, timeout=120)
-                finally:
-                    process.kill()
-                    process.communicate()
-            for reason in ("libdw.so.1 is not installed", "built without elfutils", "does not let itself be traced"):
-                if reason in done.stderr:
-                    self.skipTest(done.stderr.strip())
-            self.assertEqual(0, done.returncode, done.stderr)
+                pid, done = self.dumped(program)
             self.assertIn("wait_here", done.stdout)
             if wanted:
-                self.assertIn(f"waits ({process.pid}): {wanted}", done.stdout)
+                self.assertIn(f"waits ({pid}): {wanted}", done.stdout)
                 self.assertEqual("", done.stderr)
             else:
                 self.assertIn("table of threads is of version 9; 1 is known here", done.stderr)
-                self.assertIn(f"waits ({process.pid})\n", done.stdout)
+                self.assertIn(f"waits ({pid})\n", done.stdout)
 
     def test_the_process_goes_on(self):
         process = subprocess.Popen([sys.executable, "-c", "import time\nprint('ready', flush=True)\ntime.sleep(2)\nprint('done')"],

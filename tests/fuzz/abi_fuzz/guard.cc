@@ -35,7 +35,7 @@ struct Header {
   void* base;
   const void* thread;  // that took it
   const void* caller;  // of the function that took it
-  uint64_t unused;
+  uint64_t padding;  // blocks are aligned to 16 bytes
 };
 static_assert(sizeof(Header) % 16 == 0);
 
@@ -102,8 +102,8 @@ void Keep(void* block) {
 }
 
 bool FromEnvironment() {
-  static const int unused = pthread_atfork(Lock, Unlock, Unlock);
-  return unused == 0 && std::getenv("WEFT_FUZZ_GUARD") != nullptr;
+  static const int failed = pthread_atfork(Lock, Unlock, Unlock);
+  return failed == 0 && std::getenv("WEFT_FUZZ_GUARD") != nullptr;
 }
 
 }  // namespace

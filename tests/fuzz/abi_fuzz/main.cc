@@ -375,7 +375,7 @@ bool Read(int argc, char** argv) {
   return g_settings.threads > 0 && g_settings.cpu > 0 && g_settings.epoch_calls > 0;
 }
 
-// What --guard is to find.
+// Writes one byte behind a block and frees it, which --guard must find.
 void WriteBehind() {
   volatile char* const block = static_cast<char*>(std::malloc(7));
   if (block == nullptr) return;
