@@ -1,4 +1,4 @@
-// See python_stacks.h. Where things lie differs between versions: 3.13 says it in its own memory, of those before it stands here.
+// See python_stacks.h. Where things lie differs between versions: from 3.13 on they say it in their own memory, that of those before stands here.
 #include "src/cli/python_stacks.h"
 
 #include <algorithm>
@@ -16,6 +16,8 @@ constexpr size_t kMostCharacters = 1000;
 constexpr int64_t kMostLineTable = 1 << 22;
 // A frame that only marks where Python's code was called from C.
 constexpr uint8_t kOwnedByC = 3;
+// Bits of a reference from a frame that are no part of the address (3.14).
+constexpr uint64_t kTag = 3;
 constexpr int kReadings = 5;
 
 // Offsets in bytes.
@@ -79,7 +81,7 @@ class Interpreter {
     if (at_.through_cframe && frame != 0) frame = Word(frame + at_.cframe_frame);
     for (size_t i = 0; frame != 0 && i < kMostFrames; ++i) {
       uint8_t owner = 0;
-      const uint64_t code = Word(frame + at_.code);
+      const uint64_t code = Word(frame + at_.code) & ~kTag;
       if (ReadMemory(process_, frame + at_.owner, &owner) && owner < kOwnedByC && code != 0) {
         const std::string file = Text(Word(code + at_.file));
         const int64_t line = LineOf(code, Word(frame + at_.instruction));
@@ -176,38 +178,50 @@ class Interpreter {
   const Layout& at_;
 };
 
-// The table that CPython 3.13 begins its runtime with: words behind eight bytes of text.
-std::optional<Layout> OwnLayout(pid_t process, uint64_t runtime) {
+// Places of the words that a Layout is made of in a version's table of offsets (_Py_DebugOffsets, pycore_debug_offsets.h).
+struct TableWords {
+  uint8_t interpreters, interpreter_next, threads, thread_next, thread_number, frame;
+  uint8_t previous, code, instruction, owner;
+  uint8_t file, name, line_table, first_line, text;
+  uint8_t bytes_size, bytes_data, characters, state, ascii_size;
+};
+constexpr TableWords k313 = {4, 7, 8, 20, 24, 22, 28, 29, 30, 32, 34, 36, 37, 38, 42, 64, 65, 68, 67, 69};
+constexpr TableWords k314 = {4, 7, 8, 23, 27, 25, 31, 32, 33, 35, 39, 41, 42, 43, 47, 74, 75, 78, 77, 79};
+
+// CPython begins its runtime with that table from 3.13 on: words behind eight bytes of text.
+std::optional<Layout> OwnLayout(pid_t process, uint64_t runtime, const TableWords& at, bool* free_threaded) {
   struct {
     char magic[8];
-    std::array<uint64_t, 70> word;
+    std::array<uint64_t, 80> word;
   } table;
   if (!ReadMemory(process, runtime, &table) || std::memcmp(table.magic, "xdebugpy", sizeof table.magic) != 0) return {};
   const auto& w = table.word;
+  *free_threaded = w[1] != 0;
+  if (*free_threaded) return {};
   constexpr uint64_t kCompactMore = 16;  // that a str has before its characters if one of them is not of ASCII
-  return Layout{.interpreters = w[4],
-                .interpreter_next = w[7],
-                .threads = w[8],
-                .thread_next = w[20],
-                .thread_number = w[24],
-                .frame = w[22],
+  return Layout{.interpreters = w[at.interpreters],
+                .interpreter_next = w[at.interpreter_next],
+                .threads = w[at.threads],
+                .thread_next = w[at.thread_next],
+                .thread_number = w[at.thread_number],
+                .frame = w[at.frame],
                 .through_cframe = false,
                 .cframe_frame = 0,
-                .previous = w[28],
-                .code = w[29],
-                .instruction = w[30],
-                .owner = w[32],
-                .file = w[34],
-                .name = w[36],
-                .line_table = w[37],
-                .first_line = w[38],
-                .text = w[42],
-                .bytes_size = w[64],
-                .bytes_data = w[65],
-                .characters = w[68],
-                .state = w[67],
-                .after_ascii = w[69],
-                .after_compact = w[69] + kCompactMore};
+                .previous = w[at.previous],
+                .code = w[at.code],
+                .instruction = w[at.instruction],
+                .owner = w[at.owner],
+                .file = w[at.file],
+                .name = w[at.name],
+                .line_table = w[at.line_table],
+                .first_line = w[at.first_line],
+                .text = w[at.text],
+                .bytes_size = w[at.bytes_size],
+                .bytes_data = w[at.bytes_data],
+                .characters = w[at.characters],
+                .state = w[at.state],
+                .after_ascii = w[at.ascii_size],
+                .after_compact = w[at.ascii_size] + kCompactMore};
 }
 
 }  // namespace
@@ -222,10 +236,13 @@ std::map<pid_t, std::vector<NativeFrame>> PythonFrames(pid_t process, const Pyth
   std::optional<Layout> layout;
   if (major == 3 && minor == 11) layout = k311;
   if (major == 3 && minor == 12) layout = k312;
-  if (major == 3 && minor == 13) layout = OwnLayout(process, place.runtime);
+  bool free_threaded = false;
+  if (major == 3 && minor == 13) layout = OwnLayout(process, place.runtime, k313, &free_threaded);
+  if (major == 3 && minor == 14) layout = OwnLayout(process, place.runtime, k314, &free_threaded);
   if (!layout) {
-    *problem = "the process runs Python " + std::to_string(major) + "." + std::to_string(minor) +
-               ", whose frames are not known here (those of 3.11, 3.12 and 3.13 are)";
+    *problem = "the process runs " + std::string(free_threaded ? "a free-threaded Python " : "Python ") +
+               std::to_string(major) + "." + std::to_string(minor) +
+               ", whose frames are not known here (those of 3.11 to 3.14 with a global lock are)";
     return {};
   }
   return Interpreter(process, *layout).Threads(place.runtime);
