@@ -19,21 +19,23 @@ namespace {
 class TraceWriter {
  public:
   // `nodes`: see AppendCanonical; may be null.
-  TraceWriter(const Trace& trace, std::string* out, std::vector<NodeBytes>* nodes)
+  TraceWriter(const Trace& trace, std::string* out, std::vector<PassedNode>* nodes)
       : trace_(trace), out_(*out), begin_(out->size()), nodes_(nodes), w_(out) {}
 
   void Run() {
     Arguments();
     w_.Number(trace_.nodes.size());
-    if (nodes_ != nullptr) nodes_->assign(trace_.nodes.size(), NodeBytes());
-    std::span<const Trace::Reference> operands(trace_.operands);
-    for (size_t i = 0; i < trace_.nodes.size(); ++i) {
-      const ir::Node* const node = trace_.nodes[i];
-      node_ = i;
-      Node(*node, operands.first(node->operands().size()));
-      operands = operands.subspan(node->operands().size());
+    if (nodes_ != nullptr) nodes_->clear(), nodes_->reserve(trace_.nodes.size() + 1);
+    const std::span<const Trace::Reference> operands(trace_.operands);
+    uint32_t first = 0;
+    for (const ir::Node* const node : trace_.nodes) {
+      if (nodes_ != nullptr) nodes_->push_back({{}, &node->op(), node->id(), node->location(), first, values_});
+      const auto count = static_cast<uint32_t>(node->operands().size());
+      Node(*node, operands.subspan(first, count));
+      first += count;
       values_ += static_cast<uint32_t>(node->results().size());
     }
+    if (nodes_ != nullptr) nodes_->push_back({.first_operand = first, .first_value = values_});
     EndCalls();
     References(trace_.outputs);
     // Behind everything, so that programs of one process have the bytes that they had before there were others.
@@ -150,7 +152,7 @@ class TraceWriter {
 
   void Place(size_t begin) {
     const size_t end = out_.size() - begin_;
-    if (end <= UINT32_MAX) (*nodes_)[node_] = {static_cast<uint32_t>(begin - begin_), static_cast<uint32_t>(end)};
+    if (end <= UINT32_MAX) nodes_->back().bytes = {static_cast<uint32_t>(begin - begin_), static_cast<uint32_t>(end)};
   }
 
   // Behind the node that they begin with: how many calls there are.
@@ -194,8 +196,7 @@ class TraceWriter {
   const Trace& trace_;
   const std::string& out_;
   const size_t begin_;  // of the form in it
-  std::vector<NodeBytes>* const nodes_;
-  size_t node_ = 0;  // that is being written
+  std::vector<PassedNode>* const nodes_;
   ir::CodeWriter w_;
   std::vector<const Trace::Argument*> kinds_;
   // Maps a function to the operands of its last call, and to the steps that they take to the next call if all goes on
@@ -211,7 +212,7 @@ class TraceWriter {
 }  // namespace
 
 void AppendCanonical(const Trace& trace, std::string* out) { TraceWriter(trace, out, nullptr).Run(); }
-void AppendCanonical(const Trace& trace, std::string* out, std::vector<NodeBytes>* nodes) {
+void AppendCanonical(const Trace& trace, std::string* out, std::vector<PassedNode>* nodes) {
   TraceWriter(trace, out, nodes).Run();
 }
 

@@ -22,8 +22,16 @@ void AppendCanonical(const Trace& trace, std::string* out);
 struct NodeBytes {
   uint32_t begin = 0, end = 0;
 };
-// `nodes`: becomes a place a node of the trace, counted from where the form begins.
-void AppendCanonical(const Trace& trace, std::string* out, std::vector<NodeBytes>* nodes);
+// A node of a trace as the writer of the form passes it: what an outline asks of it, in one piece, since nodes lie far apart.
+struct PassedNode {
+  NodeBytes bytes;  // counted from where the form begins
+  const ir::OpDef* op = nullptr;
+  uint64_t id = 0;
+  ir::Location at;
+  uint32_t first_operand = 0, first_value = 0;  // of the trace's operands and values
+};
+// `nodes`: becomes one a node of the trace, and one behind them whose first operand and value are the ends.
+void AppendCanonical(const Trace& trace, std::string* out, std::vector<PassedNode>* nodes);
 // The way back: a function whose parameters are the trace's arguments, with their roles, and whose results are its outputs. INTERNAL
 // for what was not written so. `participants`: who runs it; may be null.
 absl::StatusOr<Ref<const ir::Function>> ReadCanonical(std::string_view canonical,

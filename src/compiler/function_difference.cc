@@ -28,9 +28,9 @@ absl::StatusOr<Prepared> Prepare(const Ref<const ir::Function>& function) {
   // Functions that compute the same are one object from here on, with the positions of the first.
   Prepared made = {.function = ir::InternAll(module.main()), .trace = {}, .outline = {}, .canonical = {}};
   made.trace = TraceOf(*made.function);
-  std::vector<NodeBytes> bytes;
-  AppendCanonical(made.trace, &made.canonical, &bytes);
-  made.outline = OutlineOf(made.trace, made.canonical, bytes);
+  std::vector<PassedNode> passed;
+  AppendCanonical(made.trace, &made.canonical, &passed);
+  made.outline = OutlineOf(made.trace, made.canonical, passed);
   const auto nodes = module.main().nodes().subspan(module.main().parameters().size());
   for (Outline::Node& node : made.outline.nodes) node.at = nodes[node.traced]->location();
   return made;

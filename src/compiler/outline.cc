@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <cstring>
 #include <numeric>
 #include <utility>
 
-#include "serialization/checksum.h"
 #include "src/compiler/reasons.h"
 #include "src/ir/code.h"
 #include "src/ir/op_def.h"
@@ -15,32 +15,48 @@ namespace weft::compiler {
 namespace {
 
 // Two words a step. The steps of one hash wait for each other, those of two hashes do not.
-class Hash {
- public:
-  explicit Hash(uint64_t seed = 0x243F6A8885A308D3u) : hash_(seed) {}
-  void Add(uint64_t x, uint64_t y) {
-    const auto product = static_cast<unsigned __int128>(hash_ ^ x) * (y ^ 0x9E3779B97F4A7C15u);
-    hash_ = static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64) ^ y;
-  }
-  void Add(uint64_t x) { Add(x, 0); }
-  void Add(std::string_view text) { Add(text.size(), Checksum64(std::as_bytes(std::span(text.data(), text.size())))); }
-  uint64_t value() const { return hash_; }
+constexpr uint64_t kSeed = 0x243F6A8885A308D3u;
+uint64_t Mixed(uint64_t hash, uint64_t x, uint64_t y = 0) {
+  const auto product = static_cast<unsigned __int128>(hash ^ x) * (y ^ 0x9E3779B97F4A7C15u);
+  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64) ^ y;
+}
 
- private:
-  uint64_t hash_ = 0x243F6A8885A308D3u;
-};
+constexpr size_t kWord = sizeof(uint64_t), kFour = 4 * kWord;
+uint64_t WordAt(const char* at) {
+  uint64_t word;
+  std::memcpy(&word, at, sizeof word);
+  return word;
+}
+
+// Takes fewer bytes than a word has.
+[[gnu::noinline]] uint64_t HashOfFew(std::string_view bytes, uint64_t hash) {
+  char word[kWord] = {};
+  std::ranges::copy(bytes, word);
+  return Mixed(hash, WordAt(word));
+}
+
+// Most nodes have few bytes: a call of Checksum64 would take longer than it hashes, and so would a branch that goes by their number,
+// which no processor guesses. So four words are read in any case, the last of them again where there are fewer.
+uint64_t HashOf(std::string_view bytes) {
+  const char* at = bytes.data();
+  size_t left = bytes.size();
+  uint64_t hash = Mixed(kSeed, left);
+  for (; left > kFour; left -= kFour, at += kFour)
+    hash = Mixed(Mixed(hash, WordAt(at), WordAt(at + kWord)), WordAt(at + 2 * kWord), WordAt(at + 3 * kWord));
+  if (left < kWord) return HashOfFew({at, left}, hash);
+  const size_t last = left - kWord, second = last < kWord ? last : kWord, third = last < 2 * kWord ? last : 2 * kWord;
+  return Mixed(Mixed(hash, WordAt(at), WordAt(at + second)), WordAt(at + third), WordAt(at + last));
+}
 
 uint64_t StructureOf(const ir::OpDef& op, uint64_t operands, uint64_t results) {
-  Hash hash;
-  hash.Add(reinterpret_cast<uintptr_t>(&op), operands << 32 | results);
-  return hash.value();
+  return Mixed(kSeed, reinterpret_cast<uintptr_t>(&op), operands << 32 | results);
 }
 
 // There is one object for all functions that compute the same.
 uint64_t WholeOf(const ir::Node& node, std::string* scratch) {
   scratch->clear();
   ir::CodeWriter(scratch, ir::CodeWriter::Functions::kByAddress).Node(node);
-  return Checksum64(std::as_bytes(std::span(*scratch)));
+  return HashOf(*scratch);
 }
 
 // An outline spells a reference as the value's node and result, or as an argument, or as nothing.
@@ -48,165 +64,153 @@ constexpr uint64_t kAbsent = 0;
 constexpr uint64_t OfValue(uint64_t node, uint64_t result) { return 2 + (node << 32 | result << 1); }
 constexpr uint64_t OfArgument(uint64_t argument) { return 1 + (argument << 1); }
 
-// Nodes lie far apart in memory, so the one loop over them asks for so many ahead, and reads two of their four cache lines: that of
-// operation and id, and that of the position. The rest stands in the canonical form, which lies in one piece.
-constexpr size_t kAskAhead = 24;
-void AskFor(const ir::Node* node) {
-  constexpr size_t kIdAt = 40, kPositionFromEnd = 40;
-  const char* const begin = reinterpret_cast<const char*>(node);
-  __builtin_prefetch(begin + kIdAt);
-  __builtin_prefetch(begin + sizeof(ir::Node) - kPositionFromEnd);
-}
-
-// How many operands stand behind a node's bytes; of a node that has none of its own, or many, the node says it.
-size_t OperandsOf(const ir::Node& node, std::string_view canonical, const NodeBytes& bytes) {
-  constexpr unsigned char kMostInOneByte = 0x7F;
-  const auto count = bytes.end == 0 ? kMostInOneByte + 1 : static_cast<unsigned char>(canonical[bytes.end]);
-  return count <= kMostInOneByte ? count : node.operands().size();
-}
-
-// The trace's own of a node, by the node's place in it.
-struct Place {
-  uint64_t id = 0;
-  uint32_t first_operand = 0, first_value = 0;
-};
-
-// Reads each node once: into the outline, in the trace's order, and into one place more than there are nodes.
-std::vector<Place> Look(const Trace& trace, std::string_view canonical, std::span<const NodeBytes> bytes,
-                        Outline* outline) {
-  const size_t count = trace.nodes.size();
-  outline->nodes.resize(count);
-  std::vector<Place> places(count + 1);
-  std::string scratch;
-  const bool one_result = trace.values == count;  // each: a node without any is reached from nowhere
-  for (size_t i = 0; i < count; ++i) {
-    if (i + kAskAhead < count) AskFor(trace.nodes[i + kAskAhead]);
-    const ir::Node& node = *trace.nodes[i];
-    const size_t operands = OperandsOf(node, canonical, bytes[i]);
-    const size_t results = one_result ? 1 : node.results().size();
-    const std::string_view alone = canonical.substr(bytes[i].begin, bytes[i].end - bytes[i].begin);
-    outline->nodes[i] = {.structure = StructureOf(node.op(), operands, results),
-                         .whole = alone.empty() ? WholeOf(node, &scratch)
-                                                : Checksum64(std::as_bytes(std::span(alone.data(), alone.size()))),
-                         .at = node.location(),
-                         .traced = static_cast<uint32_t>(i),
-                         .bytes = bytes[i]};
-    places[i].id = node.id();
-    places[i + 1].first_operand = places[i].first_operand + static_cast<uint32_t>(operands);
-    places[i + 1].first_value = places[i].first_value + static_cast<uint32_t>(results);
+// The place of each of a trace's nodes in the order of recording, which is that of their ids.
+std::vector<uint32_t> PlacesOf(std::span<const PassedNode> nodes) {
+  const size_t count = nodes.size();
+  uint64_t first = UINT64_MAX, last = 0;
+  for (const PassedNode& node : nodes) first = std::min(first, node.id), last = std::max(last, node.id);
+  std::vector<uint32_t> places(count);
+  // A step's ids have few gaps: each gets a slot of its own.
+  constexpr uint64_t kMostGaps = 8;
+  if (last - first >= kMostGaps * count) {
+    std::vector<uint32_t> order(count);
+    std::iota(order.begin(), order.end(), uint32_t{0});
+    std::ranges::sort(order, {}, [&](uint32_t i) { return nodes[i].id; });
+    for (uint32_t place = 0; place < count; ++place) places[order[place]] = place;
+    return places;
   }
+  std::vector<uint32_t> slots(last - first + 1);  // first 1 where there is a node, then how many stand before
+  for (size_t i = 0; i < count; ++i) {
+    places[i] = static_cast<uint32_t>(nodes[i].id - first);
+    slots[places[i]] = 1;
+  }
+  uint32_t before = 0;
+  for (uint32_t& slot : slots) before += std::exchange(slot, before);
+  for (uint32_t& place : places) place = slots[place];
   return places;
 }
 
-// The places of the trace's nodes in the order of recording, which is that of their ids.
-std::vector<uint32_t> OrderOf(std::span<const Place> places) {
-  const size_t count = places.size();
-  uint64_t first = UINT64_MAX, last = 0;
-  bool sorted = true;
-  for (const Place& place : places) {
-    sorted = sorted && last <= place.id;
-    first = std::min(first, place.id), last = std::max(last, place.id);
-  }
-  std::vector<uint32_t> order(count);
-  std::iota(order.begin(), order.end(), uint32_t{0});
-  if (sorted) return order;
-  // A step's ids have few gaps: each gets a place of its own.
-  constexpr uint64_t kMostGaps = 8;
-  if (last - first >= kMostGaps * count) {
-    std::ranges::sort(order, {}, [&](uint32_t i) { return places[i].id; });
-    return order;
-  }
-  std::vector<uint32_t> slots(last - first + 1);  // 0: a gap
-  for (uint32_t i = 0; i < count; ++i) slots[places[i].id - first] = i + 1;
-  auto out = order.begin();
-  for (const uint32_t slot : slots) {
-    if (slot != 0) *out++ = slot - 1;
-  }
-  return order;
-}
+// Writes an outline in two passes: over the trace's nodes, whose bytes lie one behind the other, then over the outline's, whose operands
+// do. Either reads in order what is large.
+class OutlineWriter {
+ public:
+  OutlineWriter(const Trace& trace, std::string_view canonical, std::span<const PassedNode> nodes)
+      : trace_(trace),
+        canonical_(canonical),
+        nodes_(nodes),
+        counts_(nodes.size()),
+        values_(trace.values + 1),  // a node may have none
+        arguments_(trace.arguments.size(), Difference::kNone) {}
 
-// Puts nodes that stand in the trace's order into that one. In place: memory that is new costs more than the copies.
-void Reorder(std::span<const uint32_t> order, std::vector<Outline::Node>* nodes) {
-  std::vector<bool> done(order.size());
-  for (uint32_t start = 0; start < order.size(); ++start) {
-    if (done[start]) continue;
-    const Outline::Node first = (*nodes)[start];
-    uint32_t at = start;
-    for (; order[at] != start; at = order[at]) {
-      (*nodes)[at] = (*nodes)[order[at]];
-      done[at] = true;
+  Outline Run() {
+    const size_t count = nodes_.size() - 1;
+    outline_.nodes.resize(count);
+    Nodes(PlacesOf(nodes_.first(count)));
+    Operands();
+    for (const Trace::Reference output : trace_.outputs) {
+      if (output == Trace::kAbsent || Trace::IsArgument(output)) continue;
+      outline_.outputs.push_back(values_[Trace::IndexOf(output)]);
     }
-    (*nodes)[at] = first;
-    done[at] = true;
+    std::ranges::sort(outline_.outputs);
+    return std::move(outline_);
   }
-}
 
-// The references to the trace's values as an outline spells them.
-std::vector<uint64_t> SpelledValues(const Trace& trace, std::span<const Place> places,
-                                    std::span<const uint32_t> order) {
-  std::vector<uint64_t> said(trace.values);
-  for (uint32_t place = 0; place < order.size(); ++place) {
-    const uint32_t first = places[order[place]].first_value, end = places[order[place] + 1].first_value;
-    for (uint32_t value = first; value < end; ++value) said[value] = OfValue(place, value - first);
+ private:
+  void Nodes(std::span<const uint32_t> places) {
+    const std::span<Outline::Node> to(outline_.nodes);
+    const std::span<uint64_t> values(values_);
+    const std::span<uint32_t> counts(counts_);
+    for (uint32_t i = 0; i < places.size(); ++i) {
+      const PassedNode &node = nodes_[i], &next = nodes_[i + 1];
+      const uint32_t place = places[i], operands = next.first_operand - node.first_operand;
+      const uint32_t results = next.first_value - node.first_value;
+      Outline::Node& out = to[place];
+      out.structure = StructureOf(*node.op, operands, results);
+      out.whole = HashOf({canonical_.data() + node.bytes.begin, node.bytes.end - node.bytes.begin});
+      out.at = node.at;
+      out.traced = i;
+      out.first_operand = node.first_operand;  // of the trace's, till Operands
+      out.bytes = node.bytes;
+      counts[place] = operands;
+      values[node.first_value] = OfValue(place, 0);
+      for (uint32_t k = 1; k < results; ++k) values[node.first_value + k] = OfValue(place, k);
+      if (node.bytes.end == 0) out.whole = WholeOf(*trace_.nodes[i], &scratch_);
+    }
   }
-  return said;
-}
+
+  // First copies the references, two at a time, since most nodes have so many or fewer, then spells them.
+  void Operands() {
+    const std::span<const Trace::Reference> from(trace_.operands);
+    std::vector<Trace::Reference> copied(from.size() + 2);
+    const std::span<const uint32_t> counts(counts_);
+    const size_t last = from.empty() ? 0 : from.size() - 1;
+    const auto at = [&](size_t i) { return from[std::min(i, last)]; };
+    uint64_t structure = 0;
+    uint32_t end = 0, place = 0;
+    for (Outline::Node& node : outline_.nodes) {
+      const uint32_t count = counts[place], first = std::exchange(node.first_operand, end);
+      structure += Mixed(node.structure, place++);
+      if (from.empty()) continue;
+      copied[end] = at(first);
+      copied[end + 1] = at(first + 1);
+      for (uint32_t i = 2; i < count; ++i) copied[end + i] = from[first + i];
+      end += count;
+    }
+    outline_.operands.resize(end);
+    const std::span<uint64_t> to(outline_.operands);
+    for (uint32_t i = 0; i < end; ++i) {
+      const uint64_t said = Spelled(copied[i], i);
+      to[i] = said;
+      structure += Mixed(kSeed, said, i);
+    }
+    outline_.structure = structure;
+  }
+
+  // A reference as an outline spells it, which stands at `place` in its operands.
+  uint64_t Spelled(Trace::Reference reference, uint32_t place) {
+    if (reference == Trace::kAbsent) return kAbsent;
+    const uint32_t index = Trace::IndexOf(reference);
+    if (!Trace::IsArgument(reference)) return values_[index];
+    uint32_t& at = arguments_[index];
+    if (at == Difference::kNone) at = Argument(index, place);
+    return OfArgument(at);
+  }
+
+  uint32_t Argument(uint32_t index, uint32_t place) {
+    const Trace::Argument& is = trace_.arguments[index];
+    const auto user = std::prev(std::ranges::upper_bound(outline_.nodes, place, {}, &Outline::Node::first_operand));
+    scratch_.clear();
+    ir::CodeWriter(&scratch_).Type(is.type());
+    outline_.arguments.push_back({Mixed(HashOf(scratch_), is.words), index,
+                                  static_cast<uint32_t>(user - outline_.nodes.begin()), place - user->first_operand,
+                                  is.donated_to >= 0});
+    return static_cast<uint32_t>(outline_.arguments.size() - 1);
+  }
+
+  const Trace& trace_;
+  const std::string_view canonical_;
+  const std::span<const PassedNode> nodes_;
+  std::vector<uint32_t> counts_;     // of operands of each node of the outline
+  std::vector<uint64_t> values_;     // the trace's, as an outline spells them
+  std::vector<uint32_t> arguments_;  // the trace's among the outline's
+  std::string scratch_;
+  Outline outline_;
+};
+
 }  // namespace
 
-Outline OutlineOf(const Trace& trace, std::string_view canonical, std::span<const NodeBytes> bytes) {
-  Outline outline;
-  const std::vector<Place> places = Look(trace, canonical, bytes, &outline);
-  const std::vector<uint32_t> order = OrderOf(std::span(places).first(trace.nodes.size()));
-  Reorder(order, &outline.nodes);
-  const std::vector<uint64_t> values = SpelledValues(trace, places, order);
-  std::vector<uint32_t> argument_at(trace.arguments.size(), Difference::kNone);
-  outline.operands.resize(trace.operands.size());
-  std::string type;
-  const auto argument = [&](uint32_t index, uint32_t node, uint32_t operand) {
-    uint32_t& at = argument_at[index];
-    if (at != Difference::kNone) return OfArgument(at);
-    const Trace::Argument& is = trace.arguments[index];
-    type.clear();
-    ir::CodeWriter(&type).Type(is.type());
-    Hash kind(is.words);
-    kind.Add(type);
-    at = static_cast<uint32_t>(outline.arguments.size());
-    outline.arguments.push_back({kind.value(), index, node, operand, is.donated_to >= 0});
-    return OfArgument(at);
-  };
-  uint32_t next = 0;
-  for (uint32_t i = 0; i < order.size(); ++i) {
-    const uint32_t first = places[order[i]].first_operand, end = places[order[i] + 1].first_operand;
-    outline.nodes[i].first_operand = next;
-    Hash hash(outline.nodes[i].structure);
-    hash.Add(i);
-    for (uint32_t k = 0; k < end - first; ++k) {
-      const Trace::Reference reference = trace.operands[first + k];
-      const uint32_t index = Trace::IndexOf(reference);
-      uint64_t said = kAbsent;
-      if (reference != Trace::kAbsent) said = Trace::IsArgument(reference) ? argument(index, i, k) : values[index];
-      outline.operands[next++] = said;
-      hash.Add(said);
-    }
-    outline.structure += hash.value();
-  }
-  for (const Trace::Reference output : trace.outputs) {
-    if (output == Trace::kAbsent || Trace::IsArgument(output)) continue;
-    outline.outputs.push_back(values[Trace::IndexOf(output)]);
-  }
-  std::ranges::sort(outline.outputs);
-  return outline;
+Outline OutlineOf(const Trace& trace, std::string_view canonical, std::span<const PassedNode> nodes) {
+  return OutlineWriter(trace, canonical, nodes).Run();
 }
 
 uint64_t ShapeOf(const Outline& outline, std::span<const ir::Node* const> nodes) {
-  Hash hash;
+  uint64_t hash = kSeed;
   for (size_t i = 0; i < outline.nodes.size(); ++i) {
     const ir::Node& node = *nodes[outline.nodes[i].traced];
-    hash.Add(node.op().name);
-    hash.Add(node.results().size());
-    for (const uint64_t operand : outline.OperandsOf(i)) hash.Add(operand);
+    hash = Mixed(hash, HashOf(node.op().name), node.results().size());
+    for (const uint64_t operand : outline.OperandsOf(i)) hash = Mixed(hash, operand);
   }
-  return std::max<uint64_t>(hash.value(), 1);
+  return std::max<uint64_t>(hash, 1);
 }
 
 // --- Comparing -----------------------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ std::shared_ptr<Program> ProgramCache::Known(Key key, std::string_view canonical
 
 std::shared_ptr<const Program> ProgramCache::Find(const Trace& trace, Wanted* wanted) {
   canonical_.assign(prefix_);
-  AppendCanonical(trace, &canonical_, &node_bytes_);
+  AppendCanonical(trace, &canonical_, &passed_nodes_);
   const Key key = KeyOf(canonical_, config_.hash_bits);
   {
     MutexLock lock(mutex_);

@@ -36,7 +36,7 @@ ir::Location LocationOf(uint64_t number) {
 
 void ProgramCache::FindReason(const Trace& trace, Wanted* wanted) {
   auto outline = std::make_shared<const Outline>(
-      OutlineOf(trace, std::string_view(canonical_).substr(prefix_.size()), node_bytes_));
+      OutlineOf(trace, std::string_view(canonical_).substr(prefix_.size()), passed_nodes_));
   Difference found;
   found.nodes = outline->nodes.size();
   {

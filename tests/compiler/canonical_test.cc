@@ -73,14 +73,22 @@ std::string CodeOf(const ir::Function& function) {
 // Arguments, and nodes that have bytes of their own, can be read alone.
 void ExpectPartsReadBack(const Trace& trace, std::string_view form) {
   std::string again = "before it";
-  std::vector<NodeBytes> places;
-  AppendCanonical(trace, &again, &places);
+  std::vector<PassedNode> passed;
+  AppendCanonical(trace, &again, &passed);
   EXPECT_EQ(again.substr(9), form);
-  ASSERT_EQ(places.size(), trace.nodes.size());
-  for (size_t i = 0; i < places.size(); ++i) {
-    EXPECT_EQ(places[i].end == 0, !trace.nodes[i]->regions().empty());
-    if (places[i].end == 0) continue;
-    const std::string_view bytes = form.substr(places[i].begin, places[i].end - places[i].begin);
+  ASSERT_EQ(passed.size(), trace.nodes.size() + 1);
+  EXPECT_EQ(passed.back().first_operand, trace.operands.size());
+  EXPECT_EQ(passed.back().first_value, trace.values);
+  for (size_t i = 0; i < trace.nodes.size(); ++i) {
+    const auto [place, op, id, at, first_operand, first_value] = passed[i];
+    EXPECT_EQ(op, &trace.nodes[i]->op());
+    EXPECT_EQ(id, trace.nodes[i]->id());
+    EXPECT_EQ(ir::ToString(at), ir::ToString(trace.nodes[i]->location()));
+    EXPECT_EQ(passed[i + 1].first_operand - first_operand, trace.nodes[i]->operands().size());
+    EXPECT_EQ(passed[i + 1].first_value - first_value, trace.nodes[i]->results().size());
+    EXPECT_EQ(place.end == 0, !trace.nodes[i]->regions().empty());
+    if (place.end == 0) continue;
+    const std::string_view bytes = form.substr(place.begin, place.end - place.begin);
     const Ref<const ir::Node> node = ReadNode(bytes);
     ASSERT_NE(node, nullptr);
     std::string code;
