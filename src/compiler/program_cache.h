@@ -51,6 +51,7 @@ struct Program {
     std::vector<const ir::Sharding*> results;
   };
   mutable Lying lying;
+  mutable std::vector<bool> to_look;  // which results first_bad looks at; empty: nobody asked
 };
 
 // A program that is not there yet, and everything it can be made of without looking at the recorded graph again.

@@ -136,6 +136,19 @@ static void large(const char* platform) {
   free(values);
 }
 
+/* What is not looked at itself shows in another result: the first of these two does. */
+static void shown_elsewhere(const char* platform, const char* bad) {
+  static const float values[] = {1e30f, 2, 3, 4}, zeros[] = {0, 0, 0, 0};
+  weft_context* const ctx = context_of(platform, WEFT_MODE_LAZY, bad);
+  weft_tensor *x = f32(ctx, DIMS(4), values), *zero = f32(ctx, DIMS(4), zeros), *moment = NULL, *next = NULL;
+  MUST(weft_mul(ctx, x, x, &moment));
+  MUST(weft_mul(ctx, moment, zero, &next)); /* infinity times 0 */
+  NAMES(weft_sync(ctx, NULL, NULL), NULL, "mul(f32[4], f32[4]): element 0 of the result is",
+        "and no operand holds one (first_bad)", "; operand 0: 2 to 1e+30");
+  weft_tensor_release(x), weft_tensor_release(zero), weft_tensor_release(moment), weft_tensor_release(next);
+  weft_context_release(ctx);
+}
+
 /* --- Functions and loops -------------------------------------------------------------------------------------------------- */
 
 /* sqrt(h - 0.3) of what is carried: from 1 it goes below 0.3 after some runs, then it is the root of a negative number. */
@@ -412,6 +425,10 @@ int main(void) {
   replayed();
   large("cpu");
   large("reference");
+  for (int i = 0; i < 2; ++i) {
+    shown_elsewhere(i == 0 ? "cpu" : "reference", "any");
+    shown_elsewhere(i == 0 ? "cpu" : "reference", "inf");
+  }
   loops(WEFT_MODE_LAZY);
   loops(WEFT_MODE_EAGER);
   loops(WEFT_MODE_DEBUG);

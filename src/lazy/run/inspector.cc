@@ -12,6 +12,7 @@
 #include "src/backends/has_workers.h"
 #include "src/ir/rewrite.h"
 #include "src/lazy/run/evaluator.h"
+#include "src/lazy/run/results_to_look.h"
 #include "src/lazy/value/index_check.h"
 #include "src/lazy/value/read_as.h"
 #include "src/ops/control/draws.h"
@@ -420,8 +421,15 @@ absl::Status Inspector::InsideBranch(Lock& lock, MeshState& state, const ir::Nod
 
 absl::Status Inspector::Look(Lock& lock, MeshState& state, const compiler::Program& program,
                              std::span<const Ref<Data>> arguments, std::span<const Ref<Data>> results) {
+  if (program.to_look.empty()) {
+    program.to_look.assign(results.size(), true);
+    // A result where an infinity became a NaN does not show the infinity.
+    const auto source = state.programs->Source(program);
+    if (source.ok() && options_.first_bad != Bad::kInf) program.to_look = ResultsToLook(**source);
+  }
   std::vector<Looked> held;
   for (size_t i = 0; i < results.size(); ++i) {
+    if (!program.to_look[i]) continue;
     for (const Ref<Buffer>& shard : results[i]->shards()) {
       if (!IsFloat(shard->dtype()) && !IsComplex(shard->dtype())) continue;
       held.push_back({i, shard, nullptr});
