@@ -18,24 +18,24 @@ namespace {
 // those were from the one before it, are counted. All other references are runs of neighbours.
 class TraceWriter {
  public:
-  // `nodes`: see AppendCanonical; may be null.
-  TraceWriter(const Trace& trace, std::string* out, std::vector<PassedNode>* nodes)
-      : trace_(trace), out_(*out), begin_(out->size()), nodes_(nodes), w_(out) {}
+  // `passed`: see AppendCanonical; may be null.
+  TraceWriter(const Trace& trace, std::string* out, PassedNodes* passed)
+      : trace_(trace), out_(*out), begin_(out->size()), passed_(passed), w_(out) {}
 
   void Run() {
     Arguments();
     w_.Number(trace_.nodes.size());
-    if (nodes_ != nullptr) nodes_->clear(), nodes_->reserve(trace_.nodes.size() + 1);
+    if (passed_ != nullptr) Begin();
     const std::span<const Trace::Reference> operands(trace_.operands);
     uint32_t first = 0;
     for (const ir::Node* const node : trace_.nodes) {
-      if (nodes_ != nullptr) nodes_->push_back({{}, &node->op(), node->id(), node->location(), first, values_});
+      if (passed_ != nullptr) Pass(*node, first);
       const auto count = static_cast<uint32_t>(node->operands().size());
       Node(*node, operands.subspan(first, count));
       first += count;
       values_ += static_cast<uint32_t>(node->results().size());
     }
-    if (nodes_ != nullptr) nodes_->push_back({.first_operand = first, .first_value = values_});
+    if (passed_ != nullptr) passed_->nodes.push_back({.first_operand = first, .first_value = values_});
     EndCalls();
     References(trace_.outputs);
     // Behind everything, so that programs of one process have the bytes that they had before there were others.
@@ -122,7 +122,7 @@ class TraceWriter {
       EndCalls();
       const size_t begin = out_.size();
       w_.Node(node);
-      if (nodes_ != nullptr && node.regions().empty()) Place(begin);
+      if (passed_ != nullptr && node.regions().empty()) Place(begin);
       return References(operands);
     }
     const ir::Function* const callee = node.regions()[0].get();
@@ -150,9 +150,24 @@ class TraceWriter {
     reached.assign(operands.begin(), operands.end());
   }
 
+  void Begin() {
+    passed_->nodes.clear();
+    passed_->nodes.reserve(trace_.nodes.size() + 1);
+    passed_->least_id = trace_.nodes.empty() ? 0 : UINT64_MAX;
+    passed_->greatest_id = 0;
+  }
+
+  void Pass(const ir::Node& node, uint32_t first_operand) {
+    const uint64_t id = node.id();
+    passed_->nodes.push_back({{}, &node.op(), id, node.location(), first_operand, values_});
+    passed_->least_id = std::min(passed_->least_id, id);
+    passed_->greatest_id = std::max(passed_->greatest_id, id);
+  }
+
   void Place(size_t begin) {
     const size_t end = out_.size() - begin_;
-    if (end <= UINT32_MAX) nodes_->back().bytes = {static_cast<uint32_t>(begin - begin_), static_cast<uint32_t>(end)};
+    if (end <= UINT32_MAX)
+      passed_->nodes.back().bytes = {static_cast<uint32_t>(begin - begin_), static_cast<uint32_t>(end)};
   }
 
   // Behind the node that they begin with: how many calls there are.
@@ -196,7 +211,7 @@ class TraceWriter {
   const Trace& trace_;
   const std::string& out_;
   const size_t begin_;  // of the form in it
-  std::vector<PassedNode>* const nodes_;
+  PassedNodes* const passed_;
   ir::CodeWriter w_;
   std::vector<const Trace::Argument*> kinds_;
   // Maps a function to the operands of its last call, and to the steps that they take to the next call if all goes on
@@ -212,8 +227,8 @@ class TraceWriter {
 }  // namespace
 
 void AppendCanonical(const Trace& trace, std::string* out) { TraceWriter(trace, out, nullptr).Run(); }
-void AppendCanonical(const Trace& trace, std::string* out, std::vector<PassedNode>* nodes) {
-  TraceWriter(trace, out, nodes).Run();
+void AppendCanonical(const Trace& trace, std::string* out, PassedNodes* passed) {
+  TraceWriter(trace, out, passed).Run();
 }
 
 void AppendCanonical(const ir::Function& function, std::string* out) { ir::CodeWriter(out).Body(function); }

@@ -30,8 +30,11 @@ struct PassedNode {
   ir::Location at;
   uint32_t first_operand = 0, first_value = 0;  // of the trace's operands and values
 };
-// `nodes`: becomes one a node of the trace, and one behind them whose first operand and value are the ends.
-void AppendCanonical(const Trace& trace, std::string* out, std::vector<PassedNode>* nodes);
+struct PassedNodes {
+  std::vector<PassedNode> nodes;  // of the trace, and one behind them whose first operand and value are the ends
+  uint64_t least_id = 0, greatest_id = 0;
+};
+void AppendCanonical(const Trace& trace, std::string* out, PassedNodes* passed);
 // The way back: a function whose parameters are the trace's arguments, with their roles, and whose results are its outputs. INTERNAL
 // for what was not written so. `participants`: who runs it; may be null.
 absl::StatusOr<Ref<const ir::Function>> ReadCanonical(std::string_view canonical,

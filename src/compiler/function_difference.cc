@@ -28,7 +28,7 @@ absl::StatusOr<Prepared> Prepare(const Ref<const ir::Function>& function) {
   // Functions that compute the same are one object from here on, with the positions of the first.
   Prepared made = {.function = ir::InternAll(module.main()), .trace = {}, .outline = {}, .canonical = {}};
   made.trace = TraceOf(*made.function);
-  std::vector<PassedNode> passed;
+  PassedNodes passed;
   AppendCanonical(made.trace, &made.canonical, &passed);
   made.outline = OutlineOf(made.trace, made.canonical, passed);
   const auto nodes = module.main().nodes().subspan(module.main().parameters().size());

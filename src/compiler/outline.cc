@@ -65,10 +65,10 @@ constexpr uint64_t OfValue(uint64_t node, uint64_t result) { return 2 + (node <<
 constexpr uint64_t OfArgument(uint64_t argument) { return 1 + (argument << 1); }
 
 // The place of each of a trace's nodes in the order of recording, which is that of their ids.
-std::vector<uint32_t> PlacesOf(std::span<const PassedNode> nodes) {
-  const size_t count = nodes.size();
-  uint64_t first = UINT64_MAX, last = 0;
-  for (const PassedNode& node : nodes) first = std::min(first, node.id), last = std::max(last, node.id);
+std::vector<uint32_t> PlacesOf(const PassedNodes& passed) {
+  const std::span<const PassedNode> nodes(passed.nodes);
+  const size_t count = nodes.size() - 1;
+  const uint64_t first = passed.least_id, last = passed.greatest_id;
   std::vector<uint32_t> places(count);
   // A step's ids have few gaps: each gets a slot of its own.
   constexpr uint64_t kMostGaps = 8;
@@ -94,18 +94,17 @@ std::vector<uint32_t> PlacesOf(std::span<const PassedNode> nodes) {
 // do. Either reads in order what is large.
 class OutlineWriter {
  public:
-  OutlineWriter(const Trace& trace, std::string_view canonical, std::span<const PassedNode> nodes)
+  OutlineWriter(const Trace& trace, std::string_view canonical, const PassedNodes& passed)
       : trace_(trace),
         canonical_(canonical),
-        nodes_(nodes),
-        counts_(nodes.size()),
+        passed_(passed),
+        counts_(passed.nodes.size()),
         values_(trace.values + 1),  // a node may have none
         arguments_(trace.arguments.size(), Difference::kNone) {}
 
   Outline Run() {
-    const size_t count = nodes_.size() - 1;
-    outline_.nodes.resize(count);
-    Nodes(PlacesOf(nodes_.first(count)));
+    outline_.nodes.resize(passed_.nodes.size() - 1);
+    Nodes(PlacesOf(passed_));
     Operands();
     for (const Trace::Reference output : trace_.outputs) {
       if (output == Trace::kAbsent || Trace::IsArgument(output)) continue;
@@ -117,11 +116,12 @@ class OutlineWriter {
 
  private:
   void Nodes(std::span<const uint32_t> places) {
+    const std::span<const PassedNode> nodes(passed_.nodes);
     const std::span<Outline::Node> to(outline_.nodes);
     const std::span<uint64_t> values(values_);
     const std::span<uint32_t> counts(counts_);
     for (uint32_t i = 0; i < places.size(); ++i) {
-      const PassedNode &node = nodes_[i], &next = nodes_[i + 1];
+      const PassedNode &node = nodes[i], &next = nodes[i + 1];
       const uint32_t place = places[i], operands = next.first_operand - node.first_operand;
       const uint32_t results = next.first_value - node.first_value;
       Outline::Node& out = to[place];
@@ -189,7 +189,7 @@ class OutlineWriter {
 
   const Trace& trace_;
   const std::string_view canonical_;
-  const std::span<const PassedNode> nodes_;
+  const PassedNodes& passed_;
   std::vector<uint32_t> counts_;     // of operands of each node of the outline
   std::vector<uint64_t> values_;     // the trace's, as an outline spells them
   std::vector<uint32_t> arguments_;  // the trace's among the outline's
@@ -199,8 +199,8 @@ class OutlineWriter {
 
 }  // namespace
 
-Outline OutlineOf(const Trace& trace, std::string_view canonical, std::span<const PassedNode> nodes) {
-  return OutlineWriter(trace, canonical, nodes).Run();
+Outline OutlineOf(const Trace& trace, std::string_view canonical, const PassedNodes& passed) {
+  return OutlineWriter(trace, canonical, passed).Run();
 }
 
 uint64_t ShapeOf(const Outline& outline, std::span<const ir::Node* const> nodes) {

@@ -186,7 +186,7 @@ class ProgramCache {
   std::string target_;  // the beginning of every source
   // The trace in hand; they keep their capacity.
   std::string canonical_;
-  std::vector<PassedNode> passed_nodes_;
+  PassedNodes passed_nodes_;
   mutable Mutex mutex_;
   absl::flat_hash_map<Key, absl::InlinedVector<std::shared_ptr<Program>, 1>> programs_ ABSL_GUARDED_BY(mutex_);
   int64_t size_ ABSL_GUARDED_BY(mutex_) = 0;

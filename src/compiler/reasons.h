@@ -68,8 +68,8 @@ struct Outline {
            (operands.capacity() + outputs.capacity()) * sizeof(uint64_t);
   }
 };
-// Positions are those of the recording in hand. `canonical`, `nodes`: as AppendCanonical wrote them of the trace.
-Outline OutlineOf(const Trace& trace, std::string_view canonical, std::span<const PassedNode> nodes);
+// Positions are those of the recording in hand. `canonical`, `passed`: as AppendCanonical wrote them of the trace.
+Outline OutlineOf(const Trace& trace, std::string_view canonical, const PassedNodes& passed);
 // Operations and references of an outline, as a number that is the same in every process and never 0. `nodes` are those of the trace.
 uint64_t ShapeOf(const Outline& outline, std::span<const ir::Node* const> nodes);
 

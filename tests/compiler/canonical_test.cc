@@ -73,8 +73,9 @@ std::string CodeOf(const ir::Function& function) {
 // Arguments, and nodes that have bytes of their own, can be read alone.
 void ExpectPartsReadBack(const Trace& trace, std::string_view form) {
   std::string again = "before it";
-  std::vector<PassedNode> passed;
-  AppendCanonical(trace, &again, &passed);
+  PassedNodes all;
+  AppendCanonical(trace, &again, &all);
+  const std::vector<PassedNode>& passed = all.nodes;
   EXPECT_EQ(again.substr(9), form);
   ASSERT_EQ(passed.size(), trace.nodes.size() + 1);
   EXPECT_EQ(passed.back().first_operand, trace.operands.size());
@@ -83,6 +84,8 @@ void ExpectPartsReadBack(const Trace& trace, std::string_view form) {
     const auto [place, op, id, at, first_operand, first_value] = passed[i];
     EXPECT_EQ(op, &trace.nodes[i]->op());
     EXPECT_EQ(id, trace.nodes[i]->id());
+    EXPECT_LE(all.least_id, id);
+    EXPECT_GE(all.greatest_id, id);
     EXPECT_EQ(ir::ToString(at), ir::ToString(trace.nodes[i]->location()));
     EXPECT_EQ(passed[i + 1].first_operand - first_operand, trace.nodes[i]->operands().size());
     EXPECT_EQ(passed[i + 1].first_value - first_value, trace.nodes[i]->results().size());

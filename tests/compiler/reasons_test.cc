@@ -78,7 +78,7 @@ class Recorded {
   }
   Outline outline() const {
     std::string bytes;
-    std::vector<PassedNode> nodes;
+    PassedNodes nodes;
     AppendCanonical(trace_, &bytes, &nodes);
     return OutlineOf(trace_, bytes, nodes);
   }
@@ -277,7 +277,7 @@ Took Explained(const Sketch& before, const Sketch& after) {
   const Outline was = old.outline();
   const std::string canonical_before = old.canonical();
   std::string canonical;
-  std::vector<PassedNode> nodes;
+  PassedNodes nodes;
   AppendCanonical(now.trace(), &canonical, &nodes);
   const auto now_us = [] {
     timespec t;
