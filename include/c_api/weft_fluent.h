@@ -3855,6 +3855,22 @@ WF_INLINE weft_tensor* wf_bessel_k1e_at(weft_scope* s, weft_tensor* x, const cha
 }
 #define wf_bessel_k1e(s, x) wf_bessel_k1e_at((s), (x), __FILE__, __LINE__)
 
+WF_INLINE weft_tensor* wf_airy_ai_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_airy_ai(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_airy_ai(s, x) wf_airy_ai_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_airy_ai_slope_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_airy_ai_slope(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_airy_ai_slope(s, x) wf_airy_ai_slope_at((s), (x), __FILE__, __LINE__)
+
 WF_INLINE weft_tensor* wf_erfcx_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
   weft_tensor* out = NULL;
   weft_context* ctx = weft_scope_mark(s, file, line);
@@ -5135,6 +5151,33 @@ WF_INLINE weft_tensor* wf_count_nonzero_at(weft_scope* s, const char* file, int 
 #define wf_count_nonzero(s, ...) \
   WF_CALL(wf_count_nonzero_at((s), __FILE__, __LINE__, WF_MAKE(wf_count_nonzero_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL,), __VA_ARGS__)))
 
+typedef struct wf_hash_tensor_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* dims WF_DEFAULT(NULL);
+  size_t dims_count WF_DEFAULT(0);
+  int32_t keepdims WF_DEFAULT(WF_NO_BOOL);
+} wf_hash_tensor_args;
+WF_INLINE weft_tensor* wf_hash_tensor_at(weft_scope* s, const char* file, int line, wf_hash_tensor_args a) {
+  weft_tensor* out = NULL;
+  weft_hash_tensor_opts o = WEFT_HASH_TENSOR_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.dims != NULL) {
+    o.present |= WEFT_HASH_TENSOR_HAS_DIMS;
+    o.dims = a.dims;
+    o.dims_count = a.dims_count;
+  }
+  if (a.keepdims != WF_NO_BOOL) {
+    o.present |= WEFT_HASH_TENSOR_HAS_KEEPDIMS;
+    o.keepdims = a.keepdims;
+  }
+  error = weft_hash_tensor(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_hash_tensor(s, ...) \
+  WF_CALL(wf_hash_tensor_at((s), __FILE__, __LINE__, WF_MAKE(wf_hash_tensor_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL,), __VA_ARGS__)))
+
 typedef struct wf_kthvalue_args {
   WF_BEGIN
   weft_tensor* x;
@@ -6238,6 +6281,39 @@ WF_INLINE weft_tensor* wf_max_unpool_at(weft_scope* s, const char* file, int lin
 #define wf_max_unpool(s, ...) \
   WF_CALL(wf_max_unpool_at((s), __FILE__, __LINE__, WF_MAKE(wf_max_unpool_args, (), __VA_ARGS__)))
 
+typedef struct wf_fractional_max_pool_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* samples;
+  const int64_t* window;
+  size_t window_count;
+  const int64_t* size;
+  size_t size_count;
+  weft_tensor** out_values WF_DEFAULT(NULL);
+  weft_tensor** out_indices WF_DEFAULT(NULL);
+  int32_t channels_first WF_DEFAULT(WF_NO_BOOL);
+} wf_fractional_max_pool_args;
+WF_INLINE weft_tensor* wf_fractional_max_pool_at(weft_scope* s, const char* file, int line, wf_fractional_max_pool_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  int failed;
+  weft_fractional_max_pool_opts o = WEFT_FRACTIONAL_MAX_POOL_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.channels_first != WF_NO_BOOL) {
+    o.present |= WEFT_FRACTIONAL_MAX_POOL_HAS_CHANNELS_FIRST;
+    o.channels_first = a.channels_first;
+  }
+  error = weft_fractional_max_pool(ctx, a.x, a.samples, a.window, a.window_count, a.size, a.size_count, &o, &r0, a.out_indices != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_values != NULL) *a.out_values = r0;
+  if (a.out_indices != NULL) *a.out_indices = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
+}
+#define wf_fractional_max_pool(s, ...) \
+  WF_CALL(wf_fractional_max_pool_at((s), __FILE__, __LINE__, WF_MAKE(wf_fractional_max_pool_args, (.out_values = NULL, .out_indices = NULL, .channels_first = WF_NO_BOOL,), __VA_ARGS__)))
+
 typedef struct wf_affine_grid_args {
   WF_BEGIN
   weft_tensor* theta;
@@ -7321,6 +7397,56 @@ WF_INLINE weft_tensor* wf_ormqr_at(weft_scope* s, const char* file, int line, wf
 }
 #define wf_ormqr(s, ...) \
   WF_CALL(wf_ormqr_at((s), __FILE__, __LINE__, WF_MAKE(wf_ormqr_args, (.left_side = WF_NO_BOOL, .adjoint = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_ldl_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor** out_ld WF_DEFAULT(NULL);
+  weft_tensor** out_pivots WF_DEFAULT(NULL);
+  int32_t hermitian WF_DEFAULT(WF_NO_BOOL);
+} wf_ldl_args;
+WF_INLINE weft_tensor* wf_ldl_at(weft_scope* s, const char* file, int line, wf_ldl_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  int failed;
+  weft_ldl_opts o = WEFT_LDL_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.hermitian != WF_NO_BOOL) {
+    o.present |= WEFT_LDL_HAS_HERMITIAN;
+    o.hermitian = a.hermitian;
+  }
+  error = weft_ldl(ctx, a.x, &o, &r0, a.out_pivots != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_ld != NULL) *a.out_ld = r0;
+  if (a.out_pivots != NULL) *a.out_pivots = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
+}
+#define wf_ldl(s, ...) \
+  WF_CALL(wf_ldl_at((s), __FILE__, __LINE__, WF_MAKE(wf_ldl_args, (.out_ld = NULL, .out_pivots = NULL, .hermitian = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_ldl_solve_args {
+  WF_BEGIN
+  weft_tensor* ld;
+  weft_tensor* pivots;
+  weft_tensor* b;
+  int32_t hermitian WF_DEFAULT(WF_NO_BOOL);
+} wf_ldl_solve_args;
+WF_INLINE weft_tensor* wf_ldl_solve_at(weft_scope* s, const char* file, int line, wf_ldl_solve_args a) {
+  weft_tensor* out = NULL;
+  weft_ldl_solve_opts o = WEFT_LDL_SOLVE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.hermitian != WF_NO_BOOL) {
+    o.present |= WEFT_LDL_SOLVE_HAS_HERMITIAN;
+    o.hermitian = a.hermitian;
+  }
+  error = weft_ldl_solve(ctx, a.ld, a.pivots, a.b, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_ldl_solve(s, ...) \
+  WF_CALL(wf_ldl_solve_at((s), __FILE__, __LINE__, WF_MAKE(wf_ldl_solve_args, (.hermitian = WF_NO_BOOL,), __VA_ARGS__)))
 
 typedef struct wf_batch_norm_running_args {
   WF_BEGIN

@@ -2562,8 +2562,8 @@ WEFT_API void weft_conv_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* A convolution layer (cross-correlation) on channels-last data: images are NHWC, kernels HWIO; one or three spatial
  * dimensions work the same way. bf16 and f16 are summed in f32.
- *   x: [batch, spatial…, features], NHWC for images; any real number
- *   w: [window…, features / groups, output features], HWIO for images; any real number
+ *   x: [batch, spatial…, features], NHWC for images; float, signed integer, unsigned integer, complex
+ *   w: [window…, features / groups, output features], HWIO for images; float, signed integer, unsigned integer, complex
  *   strides: step of the window in each spatial dimension; absent: 1; list of integers; absent unless given
  *   padding: valid: none; same: ceil(in / stride) outputs; explicit: see pads; one of valid, same, explicit; default
  *   valid
@@ -2627,8 +2627,8 @@ WEFT_API void weft_conv_transpose_opts_init(void* options, size_t size) WEFT_NOE
  * result, windows a stride apart; the gradient of conv with respect to its input. A spatial dimension has (in - 1) *
  * stride + dilation * (window - 1) + 1 + output_padding pixels, less pads. One or three spatial dimensions work the
  * same way. bf16 and f16 are summed in f32.
- *   x: [batch, spatial…, features], NHWC for images; any real number
- *   w: [window…, features / groups, output features], HWIO for images; any real number
+ *   x: [batch, spatial…, features], NHWC for images; float, signed integer, unsigned integer, complex
+ *   w: [window…, features / groups, output features], HWIO for images; float, signed integer, unsigned integer, complex
  *   strides: output pixels between the windows of neighbouring pixels; absent: 1; list of integers; absent unless given
  *   pads: cut off before and after each spatial dimension: [low0, high0, low1, …]; absent: 0; list of integers; absent
  *   unless given
@@ -3801,6 +3801,23 @@ WEFT_API WEFT_MUST_USE weft_error* weft_bessel_k0e(weft_context* ctx, weft_tenso
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_bessel_k1e(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
+/* Elementwise Airy's function Ai, a solution of y'' = x y; 0 at both infinities, NaN of numbers below -1e16.
+ *   x: operand; float
+ * Fluent: y = wf_airy_ai(s, x);
+ * StableHLO: weft.airy_ai. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_airy_ai(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise derivative of Airy's function Ai; NaN of numbers below -1e16.
+ *   x: operand; float
+ * Fluent: y = wf_airy_ai_slope(s, x);
+ * StableHLO: weft.airy_ai_slope. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_airy_ai_slope(weft_context* ctx, weft_tensor* x,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
 /* Elementwise scaled complementary error function e^(x²) erfc(x).
  *   x: operand; float
  * Fluent: y = wf_erfcx(s, x);
@@ -4130,8 +4147,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_heaviside(weft_context* ctx, weft_tensor
 WEFT_API WEFT_MUST_USE weft_error* weft_hypot(weft_context* ctx, weft_tensor* x, weft_tensor* y,
     weft_tensor** out) WEFT_NOEXCEPT;
 
-/* True where an element is inf or -inf, elementwise; gives bool. False of integers.
- *   x: operand; any type but complex
+/* True where an element, or either part of a complex one, is inf or -inf, elementwise; gives bool. False of integers.
+ *   x: operand; any type
  * Fluent: mask = wf_is_inf(s, x);
  * StableHLO: weft.is_inf. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.2.
@@ -4197,9 +4214,9 @@ WEFT_API WEFT_MUST_USE weft_error* weft_ldexp(weft_context* ctx, weft_tensor* x,
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Between x and y, x + weight (y - x), elementwise with NumPy broadcasting; exact at weights 0 and 1.
- *   x: the result at weight 0; float
- *   y: the result at weight 1; float
- *   weight: share of y; float
+ *   x: the result at weight 0; float, complex
+ *   y: the result at weight 1; float, complex
+ *   weight: share of y; float, complex
  * Fluent: z = wf_lerp(s, x, y, weight);
  * StableHLO: weft.lerp. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.2.
@@ -4336,8 +4353,9 @@ typedef struct weft_nan_to_num_opts {
 #define WEFT_NAN_TO_NUM_OPTS_INIT {sizeof(weft_nan_to_num_opts), NULL, 0, 0, 0, 0}
 WEFT_API void weft_nan_to_num_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* Numbers in the place of NaN and infinities, elementwise; integers stay. The gradient of what was replaced is 0.
- *   x: operand; any type but complex
+/* Numbers in the place of NaN and infinities, elementwise, of complex numbers in either part; integers stay. The
+ * gradient of what was replaced is 0.
+ *   x: operand; any type
  *   nan: in the place of NaN; number; default 0
  *   posinf: in that of inf; absent: the largest number of the type; number; absent unless given
  *   neginf: in that of -inf; absent: the lowest number of the type; number; absent unless given
@@ -4911,8 +4929,8 @@ typedef struct weft_l1_opts {
 WEFT_API void weft_l1_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Absolute error |x - y|, its mean unless reduction says sum or none. Where x is y the gradient is 0.
- *   x: prediction; float
- *   y: target of the same shape; float
+ *   x: prediction; float, complex
+ *   y: target of the same shape; float, complex
  *   reduction: mean over elements, sum over elements, or none; one of mean, sum, none; default mean
  * Fluent: loss = wf_l1(s, prediction, target);
  * StableHLO: weft.l1. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
@@ -4977,8 +4995,8 @@ typedef struct weft_pairwise_distance_opts {
 WEFT_API void weft_pairwise_distance_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* The p-norm of x - y + eps over the last axis.
- *   x: [..., features]; float
- *   y: of the same shape; float
+ *   x: [..., features]; float, complex
+ *   y: of the same shape; float, complex
  *   p: degree of the norm; number; default 2
  *   eps: added to each difference; number; default 1e-6
  *   keepdims: keep the last axis with size 1; 0 or 1; default false
@@ -5132,9 +5150,9 @@ typedef struct weft_triplet_margin_opts {
 WEFT_API void weft_triplet_margin_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* max(0, margin + |anchor - positive| - |anchor - negative|) by the p-norm over the last axis.
- *   anchor: [..., features]; float
- *   positive: alike; float
- *   negative: unlike; float
+ *   anchor: [..., features]; float, complex
+ *   positive: alike; float, complex
+ *   negative: unlike; float, complex
  *   reduction: mean over elements, sum over elements, or none; one of mean, sum, none; default mean
  *   margin: how much farther is far enough; number; default 1
  *   p: degree of the norm; number; default 2
@@ -5203,6 +5221,35 @@ WEFT_API void weft_count_nonzero_opts_init(void* options, size_t size) WEFT_NOEX
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_count_nonzero(weft_context* ctx, weft_tensor* x,
     const weft_count_nonzero_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_HASH_TENSOR_HAS_DIMS ((uint64_t)1 << 0)
+#define WEFT_HASH_TENSOR_HAS_KEEPDIMS ((uint64_t)1 << 1)
+/* Optional attributes of weft_hash_tensor. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_hash_tensor_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_hash_tensor_opts;
+#define WEFT_HASH_TENSOR_OPTS_INIT {sizeof(weft_hash_tensor_opts), NULL, 0, NULL, 0, 0, 0}
+WEFT_API void weft_hash_tensor_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The exclusive or of the elements' bits over some axes, by default all, as u64: those of floats as f64, those of
+ * integers and bools as i64. PyTorch's hash_tensor. 0 of no elements.
+ *   x: operand; any type but complex
+ *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
+ *   keepdims: keep reduced axes with size 1; 0 or 1; default false
+ * Fluent: h = wf_hash_tensor(s, x);
+ * StableHLO: weft.hash_tensor. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_hash_tensor(weft_context* ctx, weft_tensor* x,
+    const weft_hash_tensor_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
 #define WEFT_KTHVALUE_HAS_AXIS ((uint64_t)1 << 0)
 #define WEFT_KTHVALUE_HAS_KEEPDIMS ((uint64_t)1 << 1)
@@ -6312,6 +6359,38 @@ WEFT_API WEFT_MUST_USE weft_error* weft_max_pool_with_indices(weft_context* ctx,
 WEFT_API WEFT_MUST_USE weft_error* weft_max_unpool(weft_context* ctx, weft_tensor* x, weft_tensor* indices,
     const int64_t* size, size_t size_count, weft_tensor** out) WEFT_NOEXCEPT;
 
+#define WEFT_FRACTIONAL_MAX_POOL_HAS_CHANNELS_FIRST ((uint64_t)1 << 0)
+/* Optional attributes of weft_fractional_max_pool. A bit in present says that a field counts; others keep their
+ * defaults. Since 1.2.
+ */
+typedef struct weft_fractional_max_pool_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int32_t channels_first;
+  int32_t reserved;
+} weft_fractional_max_pool_opts;
+#define WEFT_FRACTIONAL_MAX_POOL_OPTS_INIT {sizeof(weft_fractional_max_pool_opts), NULL, 0, 0, 0}
+WEFT_API void weft_fractional_max_pool_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The largest element under windows whose distances are drawn, and its place, counted over the spatial dimensions as
+ * one row, as i32: of equals the first. Window i of n begins at floor((i + sample) a) - floor(sample a), a = (size -
+ * window) / (n - 1), the last one at the end. PyTorch's fractional_max_pool2d and 3d, whose _random_samples of images
+ * are across first. The gradient is to x.
+ *   x: [batch, spatial…, features], NHWC for images; float
+ *   samples: [batch, features, spatial dimensions], each from 0 to below 1: where the windows of a plane lie; float
+ *   window: size of the window in each spatial dimension; list of integers
+ *   size: of the result in each spatial dimension, at least 1; list of integers
+ *   channels_first: x and the result are [batch, features, spatial…], NCHW for images; 0 or 1; default false
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: wf_fractional_max_pool(s, x, samples, WF_INTS(2, 2), WF_INTS(5, 5));
+ * StableHLO: weft.fractional_max_pool. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_fractional_max_pool(weft_context* ctx, weft_tensor* x, weft_tensor* samples,
+    const int64_t* window, size_t window_count, const int64_t* size, size_t size_count,
+    const weft_fractional_max_pool_opts* opts, weft_tensor** out_values, weft_tensor** out_indices) WEFT_NOEXCEPT;
+
 #define WEFT_AFFINE_GRID_HAS_ALIGN_CORNERS ((uint64_t)1 << 0)
 /* Optional attributes of weft_affine_grid. A bit in present says that a field counts; others keep their defaults. Since
  * 1.2.
@@ -6673,8 +6752,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_pdist(weft_context* ctx, weft_tensor* x,
 WEFT_API WEFT_MUST_USE weft_error* weft_ragged_dot(weft_context* ctx, weft_tensor* x, weft_tensor* w,
     weft_tensor* sizes, weft_tensor** out) WEFT_NOEXCEPT;
 
-/* The correlations of variables, each a row of observations, held to -1 and 1.
- *   x: operand; float
+/* The correlations of variables, each a row of observations, held to -1 and 1, of complex ones both parts.
+ *   x: operand; float, complex
  * Fluent: c = wf_corrcoef(s, x);
  * StableHLO: weft.corrcoef. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.2.
@@ -6756,9 +6835,10 @@ typedef struct weft_cov_opts {
 #define WEFT_COV_OPTS_INIT {sizeof(weft_cov_opts), NULL, 0, 0}
 WEFT_API void weft_cov_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* The covariances of variables, each a row of observations; of one variable its variance as a scalar.
- *   x: [variables, observations], or a row of them; float
- *   counts: how often each observation counts; absent: once; float; may be NULL
+/* The covariances of variables, each a row of observations, of complex ones with conjugates; of one variable its
+ * variance as a scalar.
+ *   x: [variables, observations], or a row of them; float, complex
+ *   counts: how often each observation counts, in the type of x's parts; absent: once; float; may be NULL
  *   weights: of each observation; absent: 1; float; may be NULL
  *   correction: taken off the count; integer; default 1
  * Fluent: c = wf_cov(s, x, NULL, NULL);
@@ -7064,7 +7144,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_nll(weft_context* ctx, weft_tensor* x, w
     weft_tensor* weight, const weft_nll_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* x with each slice along an axis that is longer than the greatest length made that long.
- *   x: operand; float
+ *   x: operand; float, complex
  *   p: degree of the norm, above 0; number
  *   axis: axis of the slices; negative counts from the end; integer
  *   most: greatest length, at least 0; number
@@ -7468,6 +7548,60 @@ WEFT_API void weft_ormqr_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_ormqr(weft_context* ctx, weft_tensor* reflectors, weft_tensor* tau,
     weft_tensor* x, const weft_ormqr_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_LDL_HAS_HERMITIAN ((uint64_t)1 << 0)
+/* Optional attributes of weft_ldl. A bit in present says that a field counts; others keep their defaults. Since 1.2. */
+typedef struct weft_ldl_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int32_t hermitian;
+  int32_t reserved;
+} weft_ldl_opts;
+#define WEFT_LDL_OPTS_INIT {sizeof(weft_ldl_opts), NULL, 0, 0, 0}
+WEFT_API void weft_ldl_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The decomposition of symmetric or hermitian matrices as LAPACK's sytrf and hetrf keep it: l, whose diagonal of ones
+ * is left out, below the diagonal; on it d, a block of two rows being beside it, too; zeros above. A pivot p above 0
+ * says that a row, counted from 1, was exchanged with row p; two that are -p, that the second of two rows was. The
+ * lower triangle is read. A matrix with an element there that is not finite has NaN everywhere. f16 and bf16 are
+ * computed in f32. A gradient is UNIMPLEMENTED: solve, det and eigh have one.
+ *   x: [..., n, n]; float, complex
+ *   hermitian: complex matrices are hermitian; else they are symmetric; 0 or 1; default false
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: f = wf_ldl(s, a);
+ * StableHLO: weft.ldl. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_ldl(weft_context* ctx, weft_tensor* x, const weft_ldl_opts* opts,
+    weft_tensor** out_ld, weft_tensor** out_pivots) WEFT_NOEXCEPT;
+
+#define WEFT_LDL_SOLVE_HAS_HERMITIAN ((uint64_t)1 << 0)
+/* Optional attributes of weft_ldl_solve. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.2.
+ */
+typedef struct weft_ldl_solve_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int32_t hermitian;
+  int32_t reserved;
+} weft_ldl_solve_opts;
+#define WEFT_LDL_SOLVE_OPTS_INIT {sizeof(weft_ldl_solve_opts), NULL, 0, 0, 0}
+WEFT_API void weft_ldl_solve_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Solves a x = b for x, given ldl's factors and pivots of a. Pivots that no decomposition gives make NaN. The gradient
+ * is to b; one to ld is UNIMPLEMENTED.
+ *   ld: [..., n, n], ldl's first result; float, complex
+ *   pivots: [..., n], ldl's second result; signed integer, unsigned integer
+ *   b: [..., n, k]; float, complex
+ *   hermitian: complex matrices are hermitian; else they are symmetric; 0 or 1; default false
+ * Fluent: x = wf_ldl_solve(s, ld, pivots, b);
+ * StableHLO: weft.ldl_solve. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_ldl_solve(weft_context* ctx, weft_tensor* ld, weft_tensor* pivots,
+    weft_tensor* b, const weft_ldl_solve_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
 #define WEFT_BATCH_NORM_RUNNING_HAS_AXIS ((uint64_t)1 << 0)
 #define WEFT_BATCH_NORM_RUNNING_HAS_EPSILON ((uint64_t)1 << 1)

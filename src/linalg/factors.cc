@@ -70,6 +70,8 @@ class Worker {
       case Kind::kEig: return Eig();
       case Kind::kCholesky: return Cholesky();
       case Kind::kTriangular: return Triangular();
+      case Kind::kLdl: return Ldl();
+      case Kind::kLdlSolve: return LdlSolve();
     }
     return false;
   }
@@ -80,6 +82,12 @@ class Worker {
   bool Eig();
   bool Cholesky();
   bool Triangular();
+  bool Ldl();
+  bool LdlSolve();
+  // Fills a_ with one triangle and zeros; false if an element of the triangle is not finite. The other may hold anything.
+  bool LoadTriangle(bool lower);
+  // Reads the plane's numbers as pivots; false where no decomposition gives them, whose rows lie outside.
+  bool LoadPivots(size_t plane);
 
   int64_t OrderOfA() const { return job_.has(kRight) ? n_ : m_; }
   int ColumnsOfQ() const { return job_.has(kFull) ? m_ : k_; }
@@ -198,6 +206,12 @@ bool Worker<S, P>::Reserve() {
     case Kind::kLu: return a_.Reserve(m * n) && pivots_.Reserve(k);
     case Kind::kCholesky: return a_.Reserve(m * n);
     case Kind::kTriangular: return a_.Reserve(OrderOfA() * OrderOfA()) && u_.Reserve(m * n);
+    case Kind::kLdlSolve: return a_.Reserve(m * m) && u_.Reserve(m * n) && pivots_.Reserve(m);
+    case Kind::kLdl:
+      there = a_.Reserve(n * n) && pivots_.Reserve(n);
+      if (!there || n == 0) return there;
+      Sytrf(job_.has(kHermitian), n_, a_.get(), pivots_.get(), asked);
+      break;
     case Kind::kReflectors:
     case Kind::kQr: {
       there = a_.Reserve(m * std::max<int64_t>(n, ColumnsOfQ())) && u_.Reserve(ColumnsOfQ() * n) && tau_.Reserve(k);
@@ -345,10 +359,18 @@ bool Worker<S, P>::Eig() {
 
 template <typename S, typename P>
 bool Worker<S, P>::Cholesky() {
+  const bool lower = job_.has(kLower);
+  if (!LoadTriangle(lower)) return false;
+  if (n_ > 0 && Potrf(lower ? 'L' : 'U', n_, a_.get()) != 0) return false;
+  Store(0, n_, n_, a_.get(), n_);
+  return true;
+}
+
+template <typename S, typename P>
+bool Worker<S, P>::LoadTriangle(bool lower) {
   S* const a = a_.get();
   const int64_t n = n_;
-  (void)Load(0, n, n, a);  // the other triangle may hold anything
-  const bool lower = job_.has(kLower);
+  (void)Load(0, n, n, a);
   for (int64_t j = 0; j < n; ++j) {
     for (int64_t i = 0; i < n; ++i) {
       if (lower ? i < j : i > j) a[j * n + i] = S(0);
@@ -357,8 +379,6 @@ bool Worker<S, P>::Cholesky() {
   for (int64_t i = 0; i < n * n; ++i) {
     if (!std::isfinite(std::real(a[i])) || !std::isfinite(std::imag(a[i]))) return false;
   }
-  if (n > 0 && Potrf(lower ? 'L' : 'U', n_, a) != 0) return false;
-  Store(0, n, n, a, n);
   return true;
 }
 
@@ -372,6 +392,43 @@ bool Worker<S, P>::Triangular() {
     Trsm(job_.has(kRight) ? 'R' : 'L', job_.has(kLower) ? 'L' : 'U', op, job_.has(kUnit) ? 'U' : 'N', m_, n_, a_.get(),
          u_.get());
   }
+  Store(0, m_, n_, u_.get(), m_);
+  return true;
+}
+
+template <typename S, typename P>
+bool Worker<S, P>::Ldl() {
+  if (!LoadTriangle(true)) return false;
+  if (n_ > 0) Sytrf(job_.has(kHermitian), n_, a_.get(), pivots_.get(), space_);  // d without an inverse is a result
+  Store(0, n_, n_, a_.get(), n_);
+  std::copy_n(pivots_.get(), n_, Result<int32_t>(kPlanes));
+  return true;
+}
+
+// A pivot above 0 is the row of a block of one; two that are equal and below 0, of a block of two rows.
+template <typename S, typename P>
+bool Worker<S, P>::LoadPivots(size_t plane) {
+  const P* const given = static_cast<const P*>(operands_[plane]) + member_ * m_;
+  int* const pivots = pivots_.get();
+  for (int i = 0; i < m_; ++i) {
+    const P size = std::abs(given[i]);
+    if (!(size >= 1 && size <= static_cast<P>(m_))) return false;
+    pivots[i] = static_cast<int>(given[i]);
+  }
+  for (int i = 0; i < m_; ++i) {
+    if (pivots[i] > 0) continue;
+    if (i + 1 == m_ || pivots[i + 1] != pivots[i]) return false;
+    ++i;
+  }
+  return true;
+}
+
+template <typename S, typename P>
+bool Worker<S, P>::LdlSolve() {
+  (void)Load(0, m_, m_, a_.get());
+  (void)Load(kPlanes, m_, n_, u_.get());
+  if (!LoadPivots(2 * kPlanes)) return false;
+  if (k_ > 0) Sytrs(job_.has(kHermitian), m_, n_, a_.get(), pivots_.get(), u_.get());
   Store(0, m_, n_, u_.get(), m_);
   return true;
 }
@@ -435,7 +492,12 @@ std::vector<Shape> Results(const Job& job) {
       if (!job.has(kValuesOnly)) shapes.insert(shapes.end(), 2, Shape{{n, n}});
       break;
     case Kind::kCholesky:
-    case Kind::kTriangular: matrix(m, n); break;
+    case Kind::kTriangular:
+    case Kind::kLdlSolve: matrix(m, n); break;
+    case Kind::kLdl:
+      matrix(n, n);
+      shapes.push_back({{n}, true});
+      break;
     case Kind::kReflectors:
       matrix(m, n);
       shapes.insert(shapes.end(), job.complex ? 2 : 1, Shape{{k}});

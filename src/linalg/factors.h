@@ -20,7 +20,9 @@ namespace weft::linalg {
 //   kCholesky    the triangle
 //   kTriangular  x of op(a) x = b; the operands are a and b
 //   kReflectors  r, and below it the reflectors whose product is q; their factors [min(m, n)]
-enum class Kind : int64_t { kLu, kQr, kEigh, kSvd, kEig, kCholesky, kTriangular, kReflectors };
+//   kLdl         the lower triangle l, with d's blocks on and below its diagonal; pivots [n] as LAPACK counts them, integers
+//   kLdlSolve    x of a x = b; the operands are kLdl's factor of a, b, and the pivots [n, 1] as real numbers
+enum class Kind : int64_t { kLu, kQr, kEigh, kSvd, kEig, kCholesky, kTriangular, kReflectors, kLdl, kLdlSolve };
 
 // Bits of Job::mode.
 inline constexpr int64_t kFull = 1;         // qr, svd: orthogonal factors that are square
@@ -30,6 +32,7 @@ inline constexpr int64_t kRight = 8;        // triangular: x op(a) = b
 inline constexpr int64_t kUnit = 16;        // triangular: ones on the diagonal
 inline constexpr int64_t kTransposed = 32;  // triangular: op transposes
 inline constexpr int64_t kConjugated = 64;  // triangular: op conjugates, too
+inline constexpr int64_t kHermitian = 128;  // ldl, ldl solve: complex matrices are hermitian; else symmetric
 
 // A batch of matrices, one kind of factors. `rows` and `columns` are of one matrix, of b where there is one.
 struct Job {
@@ -54,7 +57,8 @@ std::vector<Shape> Results(const Job& job);
 inline constexpr int64_t kMostRows = 20'000;
 
 // Computes all matrices of the batch, dealt to the pool where there is one. A matrix with an element that is not finite, and one
-// whose iteration does not converge, has NaN everywhere, and so has one without a Cholesky decomposition. Stops between
+// whose iteration does not converge, has NaN everywhere, and so has one without a Cholesky decomposition, and a solution by pivots
+// that no decomposition gives. Stops between
 // matrices where the launch ends. RESOURCE_EXHAUSTED without memory for the work space.
 absl::Status Run(const Job& job, std::span<const void* const> operands, std::span<void* const> results,
                  ThreadPool* pool);

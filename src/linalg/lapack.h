@@ -10,11 +10,15 @@ namespace weft::linalg {
 using C64 = std::complex<double>;
 
 extern "C" {
-#define WEFT_LAPACK_DECLARE(p, S)                                                                                    \
-  void p##getrf_(const int* m, const int* n, S* a, const int* lda, int* pivots, int* info);                          \
-  void p##geqrf_(const int* m, const int* n, S* a, const int* lda, S* tau, S* work, const int* lwork, int* info);    \
-  void p##potrf_(const char* uplo, const int* n, S* a, const int* lda, int* info, size_t);                           \
-  void p##trsm_(const char* side, const char* uplo, const char* trans, const char* diag, const int* m, const int* n, \
+#define WEFT_LAPACK_DECLARE(p, S)                                                                                      \
+  void p##getrf_(const int* m, const int* n, S* a, const int* lda, int* pivots, int* info);                            \
+  void p##geqrf_(const int* m, const int* n, S* a, const int* lda, S* tau, S* work, const int* lwork, int* info);      \
+  void p##potrf_(const char* uplo, const int* n, S* a, const int* lda, int* info, size_t);                             \
+  void p##sytrf_(const char* uplo, const int* n, S* a, const int* lda, int* pivots, S* work, const int* lwork,         \
+                 int* info, size_t);                                                                                   \
+  void p##sytrs_(const char* uplo, const int* n, const int* nrhs, const S* a, const int* lda, const int* pivots, S* b, \
+                 const int* ldb, int* info, size_t);                                                                   \
+  void p##trsm_(const char* side, const char* uplo, const char* trans, const char* diag, const int* m, const int* n,   \
                 const S* alpha, const S* a, const int* lda, S* b, const int* ldb, size_t, size_t, size_t, size_t);
 WEFT_LAPACK_DECLARE(s, float)
 WEFT_LAPACK_DECLARE(d, double)
@@ -51,6 +55,10 @@ WEFT_LAPACK_REAL(d, double)
                 size_t);
 WEFT_LAPACK_COMPLEX(z, C64, double)
 #undef WEFT_LAPACK_COMPLEX
+void zhetrf_(const char* uplo, const int* n, C64* a, const int* lda, int* pivots, C64* work, const int* lwork,
+             int* info, size_t);
+void zhetrs_(const char* uplo, const int* n, const int* nrhs, const C64* a, const int* lda, const int* pivots, C64* b,
+             const int* ldb, int* info, size_t);
 }
 
 // The room of a call, as the routines count it; `real` and `whole` only where a routine has such.
@@ -94,6 +102,23 @@ WEFT_LAPACK_CALLS(s, sorgqr_, float, float)
 WEFT_LAPACK_CALLS(d, dorgqr_, double, double)
 WEFT_LAPACK_CALLS(z, zungqr_, C64, double)
 #undef WEFT_LAPACK_CALLS
+
+// Symmetric or hermitian matrices, by their lower triangle: a = l d l^T, and the solution by that; real ones are both.
+#define WEFT_LAPACK_INDEFINITE(p, herm, S, R)                                                        \
+  inline int Sytrf(bool hermitian, int n, S* a, int* pivots, const WorkSpace<S, R>& space) {         \
+    int info = 0;                                                                                    \
+    (hermitian ? herm##trf_ : p##sytrf_)("L", &n, a, &n, pivots, space.work, &space.size, &info, 1); \
+    return info;                                                                                     \
+  }                                                                                                  \
+  inline int Sytrs(bool hermitian, int n, int columns, const S* a, const int* pivots, S* b) {        \
+    int info = 0;                                                                                    \
+    (hermitian ? herm##trs_ : p##sytrs_)("L", &n, &columns, a, &n, pivots, b, &n, &info, 1);         \
+    return info;                                                                                     \
+  }
+WEFT_LAPACK_INDEFINITE(s, ssy, float, float)
+WEFT_LAPACK_INDEFINITE(d, dsy, double, double)
+WEFT_LAPACK_INDEFINITE(z, zhe, C64, double)
+#undef WEFT_LAPACK_INDEFINITE
 
 // Eigenvalues of a symmetric matrix, whose vectors take its place; singular values; eigenvalues of any matrix, the complex
 // ones of a real matrix as two rows of numbers.

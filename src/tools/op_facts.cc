@@ -122,29 +122,43 @@ std::vector<std::string> ResultTypeRules(const ir::OpDef& op) {
   return rules;
 }
 
+namespace {
+
+// Marks the operands that a gradient of a sample reaches, of those in [first, last); false where a rule refuses.
+bool MarkFlows(const ir::OpDef& op, const Recorded& one, size_t first, size_t last, std::vector<bool>* flows) {
+  ir::Builder b;
+  std::vector<ir::Value> seeds, wrt;
+  std::vector<size_t> of;  // the operand of each wrt; of a list of them the last
+  ir::Values operands;
+  for (size_t i = 0; i < one.operands.size(); ++i) {
+    const ir::Value& operand = one.operands[i];
+    operands.push_back(operand ? Parameter(operand.type()) : ir::Value());
+    if (!operand || !ir::CarriesGradient(operand.type()) || i < first || i >= last) continue;
+    operands.back().node->set_needs_gradient();
+    wrt.push_back(operands.back());
+    of.push_back(std::min(operands.size(), op.operands.size()) - 1);
+  }
+  const ir::Values outputs = ops::CallAll(b, op, operands, one.attrs);
+  for (const ir::Value& output : outputs) {
+    seeds.push_back(ir::CarriesGradient(output.type()) ? Parameter(output.type()) : ir::Value());
+  }
+  std::vector<ir::Value> slopes(wrt.size());
+  if (wrt.empty()) return true;
+  if (!autodiff::Gradients(b, outputs, seeds, wrt, slopes).ok()) return false;
+  for (size_t i = 0; i < wrt.size(); ++i) {
+    if (slopes[i]) (*flows)[of[i]] = true;
+  }
+  return true;
+}
+
+}  // namespace
+
+// A rule may refuse one operand and have a gradient of another.
 std::vector<bool> GradientFlows(const ir::OpDef& op) {
   std::vector<bool> flows(op.operands.size(), false);
   for (const Recorded& one : EverySample(op)) {
-    ir::Builder b;
-    std::vector<ir::Value> seeds, wrt;
-    std::vector<size_t> of;  // the operand of each wrt; of a list of them the last
-    ir::Values operands;
-    for (const ir::Value& operand : one.operands) {
-      operands.push_back(operand ? Parameter(operand.type()) : ir::Value());
-      if (!operand || !ir::CarriesGradient(operand.type())) continue;
-      operands.back().node->set_needs_gradient();
-      wrt.push_back(operands.back());
-      of.push_back(std::min(operands.size(), op.operands.size()) - 1);
-    }
-    const ir::Values outputs = ops::CallAll(b, op, operands, one.attrs);
-    for (const ir::Value& output : outputs) {
-      seeds.push_back(ir::CarriesGradient(output.type()) ? Parameter(output.type()) : ir::Value());
-    }
-    std::vector<ir::Value> slopes(wrt.size());
-    if (wrt.empty() || !autodiff::Gradients(b, outputs, seeds, wrt, slopes).ok()) continue;
-    for (size_t i = 0; i < wrt.size(); ++i) {
-      if (slopes[i]) flows[of[i]] = true;
-    }
+    if (MarkFlows(op, one, 0, one.operands.size(), &flows)) continue;
+    for (size_t i = 0; i < one.operands.size(); ++i) MarkFlows(op, one, i, i + 1, &flows);
   }
   return flows;
 }

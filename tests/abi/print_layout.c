@@ -1142,6 +1142,14 @@ static void part_5(void) {
   OFFSET(weft_count_nonzero_opts, dims_count);
   OFFSET(weft_count_nonzero_opts, keepdims);
   OFFSET(weft_count_nonzero_opts, reserved);
+  SIZE(weft_hash_tensor_opts);
+  OFFSET(weft_hash_tensor_opts, struct_size);
+  OFFSET(weft_hash_tensor_opts, next);
+  OFFSET(weft_hash_tensor_opts, present);
+  OFFSET(weft_hash_tensor_opts, dims);
+  OFFSET(weft_hash_tensor_opts, dims_count);
+  OFFSET(weft_hash_tensor_opts, keepdims);
+  OFFSET(weft_hash_tensor_opts, reserved);
   SIZE(weft_kthvalue_opts);
   OFFSET(weft_kthvalue_opts, struct_size);
   OFFSET(weft_kthvalue_opts, next);
@@ -1215,6 +1223,9 @@ static void part_5(void) {
   OFFSET(weft_var_mean_opts, reserved_correction);
   OFFSET(weft_var_mean_opts, correction);
   OFFSET(weft_var_mean_opts, fraction);
+}
+
+static void part_6(void) {
   SIZE(weft_as_strided_opts);
   OFFSET(weft_as_strided_opts, struct_size);
   OFFSET(weft_as_strided_opts, next);
@@ -1223,9 +1234,6 @@ static void part_5(void) {
   SIZE(weft_as_strided_scatter_opts);
   OFFSET(weft_as_strided_scatter_opts, struct_size);
   OFFSET(weft_as_strided_scatter_opts, next);
-}
-
-static void part_6(void) {
   OFFSET(weft_as_strided_scatter_opts, present);
   OFFSET(weft_as_strided_scatter_opts, offset);
   SIZE(weft_diag_opts);
@@ -1381,6 +1389,12 @@ static void part_6(void) {
   OFFSET(weft_max_pool_with_indices_opts, dilation_count);
   OFFSET(weft_max_pool_with_indices_opts, channels_first);
   OFFSET(weft_max_pool_with_indices_opts, reserved);
+  SIZE(weft_fractional_max_pool_opts);
+  OFFSET(weft_fractional_max_pool_opts, struct_size);
+  OFFSET(weft_fractional_max_pool_opts, next);
+  OFFSET(weft_fractional_max_pool_opts, present);
+  OFFSET(weft_fractional_max_pool_opts, channels_first);
+  OFFSET(weft_fractional_max_pool_opts, reserved);
   SIZE(weft_affine_grid_opts);
   OFFSET(weft_affine_grid_opts, struct_size);
   OFFSET(weft_affine_grid_opts, next);
@@ -1412,6 +1426,9 @@ static void part_6(void) {
   OFFSET(weft_local_response_norm_opts, next);
   OFFSET(weft_local_response_norm_opts, present);
   OFFSET(weft_local_response_norm_opts, axis);
+}
+
+static void part_7(void) {
   OFFSET(weft_local_response_norm_opts, alpha);
   OFFSET(weft_local_response_norm_opts, beta);
   OFFSET(weft_local_response_norm_opts, k);
@@ -1426,9 +1443,6 @@ static void part_6(void) {
   OFFSET(weft_resize_opts, antialias);
   OFFSET(weft_resize_opts, reserved);
   SIZE(weft_addmm_opts);
-}
-
-static void part_7(void) {
   OFFSET(weft_addmm_opts, struct_size);
   OFFSET(weft_addmm_opts, next);
   OFFSET(weft_addmm_opts, present);
@@ -1585,6 +1599,18 @@ static void part_7(void) {
   OFFSET(weft_ormqr_opts, present);
   OFFSET(weft_ormqr_opts, left_side);
   OFFSET(weft_ormqr_opts, adjoint);
+  SIZE(weft_ldl_opts);
+  OFFSET(weft_ldl_opts, struct_size);
+  OFFSET(weft_ldl_opts, next);
+  OFFSET(weft_ldl_opts, present);
+  OFFSET(weft_ldl_opts, hermitian);
+  OFFSET(weft_ldl_opts, reserved);
+  SIZE(weft_ldl_solve_opts);
+  OFFSET(weft_ldl_solve_opts, struct_size);
+  OFFSET(weft_ldl_solve_opts, next);
+  OFFSET(weft_ldl_solve_opts, present);
+  OFFSET(weft_ldl_solve_opts, hermitian);
+  OFFSET(weft_ldl_solve_opts, reserved);
   SIZE(weft_batch_norm_running_opts);
   OFFSET(weft_batch_norm_running_opts, struct_size);
   OFFSET(weft_batch_norm_running_opts, next);
@@ -1603,6 +1629,9 @@ static void part_7(void) {
   SIZE(weft_lstsq_opts);
   OFFSET(weft_lstsq_opts, struct_size);
   OFFSET(weft_lstsq_opts, next);
+}
+
+static void part_8(void) {
   OFFSET(weft_lstsq_opts, present);
   OFFSET(weft_lstsq_opts, rtol);
   SIZE(weft_matrix_rank_opts);
@@ -1629,9 +1658,6 @@ static void part_7(void) {
   OFFSET(weft_cond_opts, p);
   SIZE(weft_cholesky_solve_opts);
   OFFSET(weft_cholesky_solve_opts, struct_size);
-}
-
-static void part_8(void) {
   OFFSET(weft_cholesky_solve_opts, next);
   OFFSET(weft_cholesky_solve_opts, present);
   OFFSET(weft_cholesky_solve_opts, lower);
@@ -1806,6 +1832,9 @@ static void part_8(void) {
   OFFSET(weft_dirichlet_opts, present);
   OFFSET(weft_dirichlet_opts, shape);
   OFFSET(weft_dirichlet_opts, shape_count);
+}
+
+static void part_9(void) {
   SIZE(weft_exponential_opts);
   OFFSET(weft_exponential_opts, struct_size);
   OFFSET(weft_exponential_opts, next);
@@ -1832,9 +1861,6 @@ static void part_8(void) {
   OFFSET(weft_gumbel_opts, present);
   OFFSET(weft_gumbel_opts, shape);
   OFFSET(weft_gumbel_opts, shape_count);
-}
-
-static void part_9(void) {
   SIZE(weft_laplace_opts);
   OFFSET(weft_laplace_opts, struct_size);
   OFFSET(weft_laplace_opts, next);
@@ -2009,6 +2035,9 @@ static void part_9(void) {
   VALUE(WEFT_RANDOMNESS_DIFFERENT);
   VALUE(WEFT_RANDOMNESS_SAME);
   VALUE(WEFT_RANDOMNESS_ERROR);
+}
+
+static void part_10(void) {
   SIZE(weft_keep);
   VALUE(WEFT_KEEP_INPUTS);
   VALUE(WEFT_KEEP_PRODUCTS);
@@ -2035,9 +2064,6 @@ static void part_9(void) {
   VALUE(WEFT_OPEN_COPY);
   VALUE(WEFT_OPEN_MAP);
   VALUE(WEFT_OPEN_AUTO);
-}
-
-static void part_10(void) {
   SIZE(weft_verify);
   VALUE(WEFT_VERIFY_USE);
   VALUE(WEFT_VERIFY_ALL);
@@ -2212,6 +2238,9 @@ static void part_10(void) {
   VALUE(WEFT_MARGIN_RANKING_REDUCTION_SUM);
   VALUE(WEFT_MARGIN_RANKING_REDUCTION_NONE);
   SIZE(weft_poisson_nll_reduction);
+}
+
+static void part_11(void) {
   VALUE(WEFT_POISSON_NLL_REDUCTION_MEAN);
   VALUE(WEFT_POISSON_NLL_REDUCTION_SUM);
   VALUE(WEFT_POISSON_NLL_REDUCTION_NONE);
@@ -2238,9 +2267,6 @@ static void part_10(void) {
   VALUE(WEFT_NANQUANTILE_INTERPOLATION_LOWER);
   VALUE(WEFT_NANQUANTILE_INTERPOLATION_HIGHER);
   VALUE(WEFT_NANQUANTILE_INTERPOLATION_NEAREST);
-}
-
-static void part_11(void) {
   VALUE(WEFT_NANQUANTILE_INTERPOLATION_MIDPOINT);
   SIZE(weft_index_reduce_reducer);
   VALUE(WEFT_INDEX_REDUCE_REDUCER_SUM);
@@ -2415,6 +2441,9 @@ static void part_11(void) {
   VALUE(WEFT_STD_HAS_KEEPDIMS);
   VALUE(WEFT_STD_HAS_CORRECTION);
   VALUE(WEFT_STD_HAS_FRACTION);
+}
+
+static void part_12(void) {
   VALUE(WEFT_SUM_HAS_DIMS);
   VALUE(WEFT_SUM_HAS_KEEPDIMS);
   VALUE(WEFT_VAR_HAS_DIMS);
@@ -2441,9 +2470,6 @@ static void part_11(void) {
   VALUE(WEFT_MATMUL_HAS_DTYPE);
   VALUE(WEFT_MATMUL_HAS_PRECISION);
   VALUE(WEFT_TRIANGULAR_SOLVE_HAS_LEFT_SIDE);
-}
-
-static void part_12(void) {
   VALUE(WEFT_TRIANGULAR_SOLVE_HAS_LOWER);
   VALUE(WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL);
   VALUE(WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A);
@@ -2584,6 +2610,8 @@ static void part_12(void) {
   VALUE(WEFT_AMINMAX_HAS_KEEPDIMS);
   VALUE(WEFT_COUNT_NONZERO_HAS_DIMS);
   VALUE(WEFT_COUNT_NONZERO_HAS_KEEPDIMS);
+  VALUE(WEFT_HASH_TENSOR_HAS_DIMS);
+  VALUE(WEFT_HASH_TENSOR_HAS_KEEPDIMS);
   VALUE(WEFT_KTHVALUE_HAS_AXIS);
   VALUE(WEFT_KTHVALUE_HAS_KEEPDIMS);
   VALUE(WEFT_MEDIAN_HAS_AXIS);
@@ -2616,6 +2644,9 @@ static void part_12(void) {
   VALUE(WEFT_DIAG_EMBED_HAS_AXIS1);
   VALUE(WEFT_DIAG_EMBED_HAS_AXIS2);
   VALUE(WEFT_DIAGONAL_HAS_OFFSET);
+}
+
+static void part_13(void) {
   VALUE(WEFT_DIAGONAL_HAS_AXIS1);
   VALUE(WEFT_DIAGONAL_HAS_AXIS2);
   VALUE(WEFT_DIAGONAL_SCATTER_HAS_OFFSET);
@@ -2644,9 +2675,6 @@ static void part_12(void) {
   VALUE(WEFT_UNFOLD_HAS_AXIS);
   VALUE(WEFT_COL2IM_HAS_STRIDES);
   VALUE(WEFT_COL2IM_HAS_PADS);
-}
-
-static void part_13(void) {
   VALUE(WEFT_COL2IM_HAS_DILATION);
   VALUE(WEFT_IM2COL_HAS_STRIDES);
   VALUE(WEFT_IM2COL_HAS_PADS);
@@ -2662,6 +2690,7 @@ static void part_13(void) {
   VALUE(WEFT_MAX_POOL_WITH_INDICES_HAS_CEIL_MODE);
   VALUE(WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION);
   VALUE(WEFT_MAX_POOL_WITH_INDICES_HAS_CHANNELS_FIRST);
+  VALUE(WEFT_FRACTIONAL_MAX_POOL_HAS_CHANNELS_FIRST);
   VALUE(WEFT_AFFINE_GRID_HAS_ALIGN_CORNERS);
   VALUE(WEFT_GRID_SAMPLE_HAS_MODE);
   VALUE(WEFT_GRID_SAMPLE_HAS_OUTSIDE);
@@ -2717,6 +2746,8 @@ static void part_13(void) {
   VALUE(WEFT_LU_SOLVE_HAS_TRANSPOSE_A);
   VALUE(WEFT_ORMQR_HAS_LEFT_SIDE);
   VALUE(WEFT_ORMQR_HAS_ADJOINT);
+  VALUE(WEFT_LDL_HAS_HERMITIAN);
+  VALUE(WEFT_LDL_SOLVE_HAS_HERMITIAN);
   VALUE(WEFT_BATCH_NORM_RUNNING_HAS_AXIS);
   VALUE(WEFT_BATCH_NORM_RUNNING_HAS_EPSILON);
   VALUE(WEFT_BATCH_NORM_RUNNING_HAS_MOMENTUM);
@@ -2816,6 +2847,9 @@ static void part_13(void) {
   OFFSET(struct weft_api_v1, context_retain);
   OFFSET(struct weft_api_v1, context_release);
   OFFSET(struct weft_api_v1, context_option);
+}
+
+static void part_14(void) {
   OFFSET(struct weft_api_v1, option_list);
   OFFSET(struct weft_api_v1, context_set_log);
   OFFSET(struct weft_api_v1, cancel);
@@ -2847,9 +2881,6 @@ static void part_13(void) {
   OFFSET(struct weft_api_v1, tensor_dims);
   OFFSET(struct weft_api_v1, tensor_count);
   OFFSET(struct weft_api_v1, tensor_size);
-}
-
-static void part_14(void) {
   OFFSET(struct weft_api_v1, tensor_device);
   OFFSET(struct weft_api_v1, tensor_to_host);
   OFFSET(struct weft_api_v1, tensor_item_f64);
@@ -3019,6 +3050,9 @@ static void part_14(void) {
   OFFSET(struct weft_api_v1, shard);
   OFFSET(struct weft_api_v1, tensor_mesh);
   OFFSET(struct weft_api_v1, tensor_sharding);
+}
+
+static void part_15(void) {
   OFFSET(struct weft_api_v1, tensor_shard_count);
   OFFSET(struct weft_api_v1, tensor_shard_at);
   OFFSET(struct weft_api_v1, tensor_sharding_picture);
@@ -3050,9 +3084,6 @@ static void part_14(void) {
   OFFSET(struct weft_api_v1, optimizer_step_groups);
   OFFSET(struct weft_api_v1, clip_by_global_norm);
   OFFSET(struct weft_api_v1, schedule_rate);
-}
-
-static void part_15(void) {
   OFFSET(struct weft_api_v1, checkpoint_reader_open_with);
   OFFSET(struct weft_api_v1, checkpoint_reader_load_box);
   OFFSET(struct weft_api_v1, checkpoint_reader_load_many);

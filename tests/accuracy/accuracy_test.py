@@ -28,12 +28,13 @@ NOT_ELEMENTWISE = {"reduce", "pad", "gather", "scatter", "take", "dot_general", 
                    "local_response_norm", "logcumsumexp", "lp_pool", "matrix_power", "max_pool_with_indices", "nanmedian", "pad_circular",
                    "pad_reflect", "pad_replicate", "pixel_shuffle", "pixel_unshuffle", "renorm", "resize", "trapezoid", "vander", "vecdot",
                    "cartesian_prod", "combinations", "frexp", "meshgrid", "polar", "nanquantile", "pdist", "geqrf", "logdet",
+                   "fractional_max_pool", "hash_tensor", "ldl",
                    "cholesky_inverse", "cholesky_solve", "cond", "det", "eig", "eigh", "eigvals", "eigvalsh", "einsum", "householder_product", "inv",
                    "lstsq", "lu", "matrix_exp", "matrix_norm", "matrix_rank", "most_frequent", "pinv", "qr", "slogdet", "solve", "svd", "svdvals",
                    "tensordot", "tensorinv", "tensorsolve", "unique_consecutive_static", "weight_norm",
                    "orthogonal_polynomial"}
 # Not swept yet: tests/ops/numpy_formulas.py compares them with NumPy on samples and edges. docs/accuracy.md says so.
-UNSWEPT = set("""acos acosh angle asin asinh atan atanh bessel_i0 bessel_i0e bessel_i1 bessel_i1e bessel_j0 bessel_j1 bessel_k0 bessel_k0e bessel_k1
+UNSWEPT = set("""acos acosh airy_ai airy_ai_slope angle asin asinh atan atanh bessel_i0 bessel_i0e bessel_i1 bessel_i1e bessel_j0 bessel_j1 bessel_k0 bessel_k0e bessel_k1
 bessel_k1e bessel_y0 bessel_y1 celu cosh deg2rad digamma entr erfc erfcx floor_divide frac hardshrink hardsigmoid hardswish hardtanh
 heaviside hypot igamma igammac ldexp lgamma log10 log_ndtr logaddexp logaddexp2 logit logsigmoid mish mod mvlgamma ndtr ndtri nextafter
 polygamma prelu rad2deg reciprocal round_decimals selu sinc sinh softplus_beta softshrink softsign tanhshrink threshold trunc_divide

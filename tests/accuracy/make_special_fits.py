@@ -75,6 +75,47 @@ def erfcx(t):
     return (1 + 2 * x) * mp.exp(x * x) * mp.erfc(x)
 
 
+def zeta(x):
+    return 2 * mp.sqrt(mp.mpf(x) ** 3) / 3
+
+
+def linear(f, low, high):
+    """A function of x on [low, high]."""
+    return lambda t: f((mp.mpf(low) + high) / 2 + t * (mp.mpf(high) - low) / 2)
+
+
+def falls(slope):
+    """e^ζ Ai(x) x^(1/4), or e^ζ Ai'(x) / x^(1/4), whose limit at infinity is 1 / (2 sqrt(pi)), or less that."""
+    def f(x):
+        return mp.exp(zeta(x)) * mp.airyai(x, derivative=int(slope)) * mp.mpf(x) ** ((-1 if slope else 1) * mp.mpf(1) / 4)
+    return f
+
+
+def airy_far(slope):
+    """falls() from 2.25 on, in 4.5 / ζ - 1."""
+    def f(t):
+        if t <= -1 + mp.mpf(10) ** -40:
+            return (-1 if slope else 1) / (2 * mp.sqrt(PI))
+        return falls(slope)((3 * (mp.mpf(9) / 2 / (t + 1)) / 2) ** (mp.mpf(2) / 3))
+    return f
+
+
+def airy_wave(slope, second):
+    """The parts of the waves of Ai(-z) and Ai'(-z) from 5 on, in 250 / z³ - 1, DLMF 9.7.9 to 9.7.12; the second ones times ζ."""
+    def f(t):
+        if t <= -1 + mp.mpf(10) ** -40:
+            return mp.mpf(1) if not second else mp.mpf(-7 if slope else 5) / 72
+        z = (250 / (t + 1)) ** (mp.mpf(1) / 3)
+        with mp.workdps(80):
+            angle, d = zeta(z) - PI / 4, int(slope)
+            root = mp.sqrt(PI) * z ** ((-1 if slope else 1) * mp.mpf(1) / 4)
+            ai, bi, c, s = mp.airyai(-z, derivative=d), mp.airybi(-z, derivative=d), mp.cos(angle), mp.sin(angle)
+            if slope:
+                return root * zeta(z) * (bi * s - ai * c) if second else root * (ai * s + bi * c)
+            return root * zeta(z) * (ai * s + bi * c) if second else root * (ai * c - bi * s)
+    return f
+
+
 TABLES = {
     "J0Near": ("J0 on [0, 8]", near(lambda x: mp.besselj(0, x), 8, mp.mpf(1))),
     "J1Near": ("J1(x) / x on [0, 8]", near(lambda x: mp.besselj(1, x) / x, 8, mp.mpf(1) / 2)),
@@ -91,6 +132,13 @@ TABLES = {
     "I1eNear": ("e^-x I1(x) / x on [0, 8], in x / 4 - 1", i1e_near),
     "I1eFar": ("sqrt(x) e^-x I1(x) from 8 on, in 16 / x - 1", i1e_far),
     "Erfcx": ("(1 + 2 x) erfcx(x) from 0 on, in (x - 3.75) / (x + 3.75)", erfcx),
+    **{f"Ai{'Slope' if d else ''}{part}": (what.replace("Ai", "Ai'") if d else what, f) for d in (0, 1) for part, what, f in (
+        ("Low", "Ai on [-7, 1]", linear(lambda x, d=d: mp.airyai(x, derivative=d), -7, 1)),
+        ("Near", "Ai on [-3, 1]", linear(lambda x, d=d: mp.airyai(x, derivative=d), -3, 1)),
+        ("Middle", "the falling part of Ai on [1, 2.25]", linear(falls(d), 1, 2.25)),
+        ("Far", "the falling part of Ai from 2.25 on, in 4.5 / zeta - 1", airy_far(d)),
+        ("P", "the first part of the wave of Ai from -5 on, in 250 / z^3 - 1", airy_wave(d, False)),
+        ("Q", "zeta times the second part of the wave of Ai", airy_wave(d, True)))},
 }
 
 

@@ -51,6 +51,14 @@ def ndtri(p):
         return -mp.sqrt(2) * mp.erfinv(1 - 2 * p)
 
 
+def airy(slope):
+    """Left of 0 both oscillate."""
+    def both(x):
+        ai, bi = (mp.mpf(f(x, derivative=slope)) for f in (mp.airyai, mp.airybi))
+        return ai, mp.sqrt(ai * ai + bi * bi) if x < 0 else None
+    return both
+
+
 # name: (judge, operands, bound of f64, bound of f32)
 TABLE = {
     "bessel_i0": (plain(lambda x: mp.besseli(0, x)), either(80), 8, 0.51),
@@ -66,6 +74,8 @@ TABLE = {
     "erfcx": (plain(lambda x: mp.exp(x * x) * mp.erfc(x)), np.concatenate([spread(1e-6, 25), -spread(1e-6, 9)]), 200, 0.51),
     "ndtr": (plain(mp.ncdf), np.concatenate([either(8), -spread(1, 12)]), 200, 0.51),
     "log_ndtr": (plain(log_ndtr), np.concatenate([either(8), -spread(1, 1e4)]), 16, 0.51),
+    "airy_ai": (airy(0), np.concatenate([either(10), -spread(1, 1e4), spread(1, 100)]), 5, 0.51),
+    "airy_ai_slope": (airy(1), np.concatenate([either(10), -spread(1, 1e4), spread(1, 100)]), 5, 0.51),
     "ndtri": (plain(ndtri), np.concatenate([RNG.uniform(0.001, 0.999, COUNT), np.exp(-spread(1, 80))]), 16, 0.51),
 }
 

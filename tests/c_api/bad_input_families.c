@@ -386,6 +386,8 @@ static void order_and_linear_algebra(void) {
   BAD(wf_lu_solve(s, a, many, foreign), "lu_solve: b belongs to another context");
   BAD(wf_geqrf(s, foreign), "geqrf: x belongs to another context");
   BAD(wf_ormqr(s, a, b, foreign), "ormqr: x belongs to another context");
+  BAD(wf_ldl(s, foreign), "ldl: x belongs to another context");
+  BAD(wf_ldl_solve(s, a, many, foreign), "ldl_solve: b belongs to another context");
   BAD(wf_batch_norm_running(s, a, foreign, w3, w3, w3), "batch_norm_running: scale belongs to another context");
   BAD(wf_pinv(s, foreign), "pinv: x belongs to another context");
   BAD(wf_lstsq(s, foreign, a), "lstsq: a belongs to another context");
@@ -488,6 +490,7 @@ static void formulas(void) {
   BAD(wf_soft_margin(s, a, foreign), "soft_margin: y belongs to another context");
   BAD(wf_triplet_margin(s, a, foreign, a), "triplet_margin: positive belongs to another context");
   BAD(wf_aminmax(s, foreign), "aminmax: x belongs to another context");
+  BAD(wf_hash_tensor(s, foreign), "hash_tensor: x belongs to another context");
   BAD(wf_count_nonzero(s, foreign), "count_nonzero: x belongs to another context");
   BAD(wf_kthvalue(s, foreign, 2), "kthvalue: x belongs to another context");
   BAD(wf_median(s, foreign), "median: x belongs to another context");
@@ -527,6 +530,7 @@ static void places(void) {
 /* Pools, sizes and samples of images; products, statistics and losses of classes. */
 static void images_and_formulas(void) {
   BAD(wf_adaptive_avg_pool(s, foreign, WF_INTS(1)), "adaptive_avg_pool: x belongs to another context");
+  BAD(wf_fractional_max_pool(s, a, foreign, WF_INTS(1), WF_INTS(1)), "fractional_max_pool: samples belongs to another context");
   BAD(wf_adaptive_max_pool(s, foreign, WF_INTS(1)), "adaptive_max_pool: x belongs to another context");
   BAD(wf_col2im(s, foreign, WF_INTS(2), WF_INTS(1)), "col2im: x belongs to another context");
   BAD(wf_im2col(s, foreign, WF_INTS(1)), "im2col: x belongs to another context");
@@ -588,7 +592,7 @@ static void images_and_formulas(void) {
 static void functions_and_draws(void) {
   FLOATS(bessel_i0); FLOATS(bessel_i1); FLOATS(bessel_j0); FLOATS(bessel_j1); FLOATS(bessel_y0); FLOATS(bessel_y1);
   FLOATS(bessel_k0); FLOATS(bessel_k1); FLOATS(bessel_k0e); FLOATS(bessel_k1e); FLOATS(erfcx); FLOATS(ndtr); FLOATS(ndtri);
-  FLOATS(log_ndtr);
+  FLOATS(log_ndtr); FLOATS(airy_ai); FLOATS(airy_ai_slope);
   PAIR(igamma); PAIR(igammac); PAIR(polar);
   BAD(wf_mvlgamma(s, a, 0), "mvlgamma(f32[2, 3]): p is 0; it must be 1 to 1000");
   BAD(wf_orthogonal_polynomial(s, a, foreign, WEFT_ORTHOGONAL_POLYNOMIAL_FAMILY_LEGENDRE_P), "orthogonal_polynomial: n belongs to another context");

@@ -31,9 +31,9 @@ for _name in ("erfcx", "ndtri", "log_ndtr"):
     unary("special." + _name, _name, floats=True)
 
 
-@maps("special.bessel_j0", "special.bessel_j1", "special.bessel_y0", "special.bessel_y1", "special.ndtr", sums=True)
+@maps("special.bessel_j0", "special.bessel_j1", "special.bessel_y0", "special.bessel_y1", "special.airy_ai", "special.ndtr", sums=True)
 def of_fewer_digits(t, s):
-    """PyTorch's Bessel functions of f64 have some seven digits, its ndtr as many as one plus erf has."""
+    """PyTorch's Bessel and Airy functions of f64 have some seven digits, its ndtr as many as one plus erf has."""
     t.loose = 2e-16 if s.name == "special.ndtr" else 1e-6
     t.no_gradient = s.input.dtype == torch.float64 and s.name != "special.ndtr"
     dtype = s.input.dtype if s.input.is_floating_point() else torch.float32

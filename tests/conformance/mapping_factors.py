@@ -123,6 +123,20 @@ def lu_solve(t, s):
     return conj(turn(t.op("lu_solve", a, order, conj(turn(right)), transpose_a="NO_TRANSPOSE" if adjoint else "TRANSPOSE")))  # xA = b: Aᵀxᵀ = bᵀ
 
 
+@maps("linalg.ldl_factor", "linalg.ldl_factor_ex", sums=True)
+def ldl_factor(t, s):
+    ld, pivots = t.op("ldl", t(s.input), hermitian=bool(argument(s, 0, "hermitian", False)))
+    return [ld, typed(pivots, "i32")] + [t.constant(r.numpy()) for r in s.result[2:]]
+
+
+@maps("linalg.ldl_solve", sums=True)
+def ldl_solve(t, s):
+    ld, pivots, b = s.input, *s.args[:2]
+    lead = torch.broadcast_shapes(ld.shape[:-2], b.shape[:-2])
+    spread = lambda x, own: t.op("broadcast_to", t(x), shape=[*lead, *x.shape[len(x.shape) - own:]])
+    return t.op("ldl_solve", spread(ld, 2), spread(pivots, 1), spread(b, 2), hermitian=bool(argument(s, 2, "hermitian", False)))
+
+
 @maps("triangular_solve", sums=True)
 def triangular_solve(t, s):
     b, a = s.input, s.args[0]

@@ -194,6 +194,13 @@ def cosine_similarity(t, s):
     return t.op("cosine_similarity", t(s.input), t(s.args[0]), axis=axis_of(argument(s, 1, "dim", 1), max(s.input.ndim, s.args[0].ndim)), eps=float(argument(s, 2, "eps", 1e-8)))
 
 
+@maps("hash_tensor")
+def hash_tensor(t, s):
+    result = t.op("hash_tensor", t(s.input), dims=axes_of(s), keepdims=bool(s.kwargs.get("keepdim", False)))
+    result.dtype = "ui64"
+    return result
+
+
 @maps("aminmax")
 def aminmax(t, s):
     dim = s.kwargs.get("dim")

@@ -32,6 +32,18 @@ def adaptive(t, s):
     return [values, channels_first(t, of_i32(places), n, batched)] if s.kwargs.get("return_indices") or len(s.args) > 1 and s.args[1] else values
 
 
+@maps("nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d")
+def fractional(t, s):
+    """PyTorch's numbers from 0 to 1 are given to both; of images its first one is across."""
+    n, x = int(s.name[-2]), s.input
+    drawn = torch.rand(*x.shape[:2], n, generator=torch.Generator().manual_seed(1)).to(x.dtype).clamp(max=0.99)
+    s.kwargs["_random_samples"] = drawn
+    size, own = s.kwargs.get("output_size"), drawn.flip(-1) if n == 2 else drawn
+    size = many(size, n) if size is not None else [int(r * v) for r, v in zip(s.kwargs["output_ratio"], x.shape[2:])]
+    found = t.op("fractional_max_pool", t(x), t(own), window=many(s.args[0], n), size=size, channels_first=True)
+    return [found[0], of_i32(found[1])] if s.kwargs.get("return_indices") else found[0]
+
+
 @maps(*[f"nn.functional.max_unpool{n}d{grad}" for n in (1, 2, 3) for grad in ("", "/grad")])
 def unpool(t, s):
     n = int(s.name[-2])
@@ -94,8 +106,6 @@ def grid_sample(t, s):
     n = s.input.ndim - 2
     x, _ = image(t, s.input, n)
     own = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}[mode]
-    if own == "cubic" and n == 3:
-        raise Refused("volumes")
     return channels_first(t, t.op("grid_sample", x, t(s.args[0]), mode=own, outside=outside, align_corners=align), n, True)
 
 

@@ -182,6 +182,13 @@ def measures():
     expect("nanmean", [holes], np.nanmean(holes), tolerance=1e-13)
     expect("count_nonzero", [(x > 0).astype("i4")], np.count_nonzero(x > 0, 1), dims=[1])
     expect("count_nonzero", [holes], np.array(20))
+    for v in (x, x.astype("f4"), (4 * x).astype("i2"), (4 * x).astype("i8"), np.abs(9 * x).astype("u1"), x > 0, rng(93).normal(size=(3, 2, 7))[:, :, ::2]):
+        bits = v.astype("f8").view("u8") if v.dtype.kind == "f" else v.astype("i8").view("u8")
+        expect("hash_tensor", [v], np.bitwise_xor.reduce(bits, None))
+        expect("hash_tensor", [v], np.bitwise_xor.reduce(bits, -1, keepdims=True), dims=[-1], keepdims=True)
+        expect("hash_tensor", [v], np.bitwise_xor.reduce(bits, 0), dims=[0])
+    expect("hash_tensor", [x[:, :0]], np.zeros(4, "u8"), dims=[1])
+    expect("hash_tensor", [np.array([-0.0])], np.uint64(1 << 63))
     expect("var_mean", [x], [x.var(1, ddof=1), x.mean(1)], tolerance=1e-13, dims=[1], correction=1)
     expect("std_mean", [x], [x.std(), x.mean()], tolerance=1e-13)
     expect("aminmax", [x], [x.min(1), x.max(1)], tolerance=0, dims=[1])

@@ -173,7 +173,19 @@ def volumes():
             near[b, p] = x[(b, *place)]
     expect("grid_sample", [x, grid], want, tolerance=1e-12, floor=1)
     expect("grid_sample", [x, grid], near, tolerance=0, mode="nearest")
-    refused("grid_sample", [x, grid], "cubic goes with images, not with volumes", mode="cubic")
+    keys = lambda t: np.where(t < 1, (1.25 * t - 2.25) * t * t + 1, np.where(t < 2, -0.75 * (((t - 5) * t + 8) * t - 4), 0))
+    for outside in ("zeros", "border"):
+        want = np.zeros((2, 6, 2))
+        for b, p in np.ndindex(2, 6):
+            low = [int(np.floor(v[b, p])) for v in at]
+            for corner in np.ndindex(4, 4, 4):
+                place = [l + c - 1 for l, c in zip(low, corner)]
+                weight = np.prod([keys(abs(v[b, p] - i)) for v, i in zip(at, place)])
+                if outside == "border":
+                    place = [min(max(i, 0), n - 1) for i, n in zip(place, (3, 4, 5))]
+                if all(0 <= i < n for i, n in zip(place, (3, 4, 5))):
+                    want[b, p] += weight * x[(b, *place)]
+        expect("grid_sample", [x, grid], want, tolerance=1e-12, floor=1, mode="cubic", outside=outside)
     refused("grid_sample", [x, grid[..., :2]], "grid has shape [2, 6, 2]; [2, …, 3] is needed")
 
 
@@ -243,4 +255,34 @@ def refusals():
         refused(op, inputs, text, **attrs)
 
 
-PARTS = (pools, columns, sizes, samples, smooth, volumes, channels_first, norms, refusals)
+def fractions():
+    """Graham's windows: where each begins is written out here for each plane."""
+    for shape, window, size, first in (((2, 9, 7, 3), [3, 2], [4, 6], False), ((1, 5, 6, 5, 2), [2, 3, 2], [2, 3, 4], False), ((2, 3, 8, 6), [2, 2], [3, 1], True)):
+        n = len(window)
+        x = rng(68).integers(-4, 4, shape).astype("f8")  # with ties
+        planes = x if not first else np.moveaxis(x, 1, -1)
+        samples = rng(69).uniform(size=(shape[0], planes.shape[-1], n))
+        want, place = (np.zeros((shape[0], *size, planes.shape[-1])) for _ in range(2))
+        for b, c in np.ndindex(*samples.shape[:2]):
+            starts = []
+            for d in range(n):
+                last = planes.shape[1 + d] - window[d]
+                step = last / (size[d] - 1) if size[d] > 1 else 0
+                u = samples[b, c, d]
+                starts.append([int((i + u) * step) - int(u * step) for i in range(size[d] - 1)] + [last])
+            for at in np.ndindex(*size):
+                box = [range(starts[d][i], starts[d][i] + window[d]) for d, i in enumerate(at)]
+                under = [(planes[(b, *i, c)], -np.ravel_multi_index(i, planes.shape[1:-1])) for i in itertools.product(*box)]
+                most = max(under)
+                want[(b, *at, c)], place[(b, *at, c)] = most[0], -most[1]
+        turn = (lambda v: np.moveaxis(v, -1, 1)) if first else lambda v: v
+        for dtype in ("f8", "f4"):
+            expect("fractional_max_pool", [x.astype(dtype), samples.astype(dtype)], [turn(want).astype(dtype), turn(place).astype("i4")], tolerance=0, window=window,
+                   size=size, channels_first=first)
+    x = np.zeros((1, 5, 4, 2))
+    refused("fractional_max_pool", [x, np.zeros((1, 2, 3))], "samples have shape [1, 2, 3], not [1, 2, 2]", window=[2, 2], size=[2, 2])
+    refused("fractional_max_pool", [x, np.zeros((1, 2, 2))], "spatial dimension 1 has 4 elements, the window 2 and the result 4", window=[2, 2], size=[2, 4])
+    refused("fractional_max_pool", [x[0, 0], np.zeros((1, 2, 2))], "of rank 3 or more is needed", window=[2], size=[2])
+
+
+PARTS = (pools, fractions, columns, sizes, samples, smooth, volumes, channels_first, norms, refusals)

@@ -267,4 +267,79 @@ def kept_factors():
     refused("ormqr", [a, a[..., 0], a[:2]], "their leading dimensions must be equal")
 
 
-PARTS = (kept_factors, factors, solutions, numbers, degenerate, on_every_instruction_set, refusals_of_matrices)
+def product_of_ldl(ld, pivots, turned):
+    """The matrix of one decomposition: l is a product of exchanges and of columns, d of blocks."""
+    n, k = len(pivots), 0
+    lower, blocks = np.eye(n, dtype=ld.dtype), np.zeros_like(ld)
+    while k < n:
+        end = k + (1 if pivots[k] > 0 else 2)
+        exchange, step = np.eye(n), np.eye(n, dtype=ld.dtype)
+        exchange[[end - 1, abs(pivots[k]) - 1]] = exchange[[abs(pivots[k]) - 1, end - 1]]
+        step[end:, k:end] = ld[end:, k:end]
+        lower = lower @ exchange @ step
+        block = np.tril(ld[k:end, k:end])
+        blocks[k:end, k:end] = block + turned(np.tril(block, -1))
+        k = end
+    return lower @ blocks @ turned(lower)
+
+
+def indefinite():
+    SEEN.update(("ldl", "ldl_solve"))
+    twos = 0
+    for dtype, tolerance in TYPES.items():
+        for shape in ((1, 1), (2, 2), (5, 5), (2, 6, 6), (2, 0, 3, 3), (0, 0), (90, 90)):
+            for hermitian in (False, True):
+                turned = H if hermitian else lambda x: np.swapaxes(x, -1, -2)
+                a, title = matrices(shape, dtype), f"{dtype}{list(shape)} {hermitian}"
+                a = a + turned(a)
+                if shape[-1] > 1:
+                    a[..., 0, 0] = 0  # no pivot of one row is enough
+                read = a + np.triu(np.full(shape[-2:], 7), 1)  # the upper triangle is not read
+                ld, pivots = apply("ldl", [read.astype(dtype)], {"hermitian": hermitian})
+                twos += np.count_nonzero(pivots < 0)
+                near = 10 * tolerance * max(4, shape[-1])
+                if np.any(np.triu(ld, 1)):
+                    FAILURES.append(f"ldl {title}: numbers above the diagonal")
+                for at in np.ndindex(*shape[:-2]):
+                    holds(f"ldl {title}", product_of_ldl(ld[at], pivots[at], turned), a[at], near)
+                b = matrices((*shape[:-1], 3), dtype, 66)
+                (x,) = apply("ldl_solve", [ld, pivots, b], {"hermitian": hermitian})
+                holds(f"ldl_solve {title}", a @ x, b, 100 * near)
+    if twos < 40:
+        FAILURES.append(f"ldl: only {twos} rows are in blocks of two")
+    a = matrices((3, 3), "f8")
+    a += a.T
+    ld, pivots = apply("ldl", [a], {})
+    for bad in ([0, 1, 2], [1, 2, 4], [1, 2, -3], [-2, -3, 3], [-4, -4, 3], [2**31 - 1, 2, 3]):
+        expect("ldl_solve", [ld, np.array(bad, "i4"), np.ones((3, 1))], np.full((3, 1), NAN))
+    for bad in (NAN, INF):
+        pair = np.stack([np.eye(3), np.eye(3)])
+        pair[1, 2, 0], pair[0, 0, 2] = bad, bad
+        ld = apply("ldl", [pair], {})[0]
+        if not np.all(np.isfinite(ld[0])) or not np.all(np.isnan(ld[1])):
+            FAILURES.append(f"ldl with {bad}: {ld}")
+    for shape in ((2, 3, 3), (4, 4)):
+        z, w, g = (matrices((*shape[:-1], n), "c16", seed) for n, seed in ((shape[-1], 60), (2, 67), (2, 68)))
+        for hermitian in (False, True):
+            a = z + (H(z) if hermitian else np.swapaxes(z, -1, -2))
+            ld, pivots = apply("ldl", [a], {"hermitian": hermitian})
+            leaf = CTX.tensor(w).require_grad()
+            x = CTX.apply("ldl_solve", [CTX.tensor(ld), CTX.tensor(pivots), leaf], {"hermitian": hermitian})[0]
+            (slope,) = CTX.grad(x, [leaf], CTX.tensor(g))
+            holds(f"slope of ldl_solve {shape} {hermitian}", slope.numpy(), np.linalg.solve(H(a), g), 1e-11)
+    refused("ldl", [np.zeros((2, 3))], "its last two dimensions must be equal")
+    refused("ldl_solve", [np.zeros((3, 3)), np.zeros(2, "i4"), np.zeros((3, 1))], "pivots are i32[2]; of ld, f64[3, 3], they have all dimensions but the last")
+    refused("ldl_solve", [np.zeros((3, 3)), np.zeros(3, "i4"), np.zeros((2, 1))], "all dimensions but the last must be equal")
+    for op, inputs, k, text in (("ldl", [np.eye(2)], 0, "ldl's factors have no gradient"),
+                                ("ldl_solve", [np.eye(2), np.array([1, 2], "i4"), np.ones((2, 1))], 0, "ldl_solve has a gradient to b alone")):
+        tensors = [CTX.tensor(x) for x in inputs]
+        tensors[k].require_grad()
+        try:
+            CTX.grad(CTX.apply(op, tensors, {})[0], [tensors[k]], CTX.tensor(np.ones_like(inputs[-1] if op == "ldl_solve" else inputs[0])))
+            FAILURES.append(f"{op}: a gradient that there is not")
+        except weft.WeftError as error:
+            if error.code != "UNIMPLEMENTED" or text not in error.message:
+                FAILURES.append(f"{op}: {error}")
+
+
+PARTS = (kept_factors, indefinite, factors, solutions, numbers, degenerate, on_every_instruction_set, refusals_of_matrices)

@@ -46,6 +46,26 @@ def decays(order):
     return lambda x: (np.exp(-x[:, None] * (np.cosh(STEPS) - 1)) * np.cosh(order * STEPS)).sum(1) * 2e-3
 
 
+def airy():
+    """By Maclaurin's series, DLMF 9.4.1 and 9.4.2, with the digits of long double."""
+    x = rng(123).uniform(-6, 3, 400).astype("f4").astype(np.longdouble)
+    first, second = np.longdouble("0.35502805388781723926"), np.longdouble("0.25881940379280679840")
+    sums = []
+    for start, (a, b) in ((0, (2, 3)), (1, (3, 4))):
+        term, value, slope = (x**start).copy(), x**start, np.full_like(x, start)
+        for k in range(60):
+            slope = slope + term * x * x / (3 * k + a)
+            term = term * x**3 / ((3 * k + a) * (3 * k + b))
+            value = value + term
+        sums.append((value, slope))
+    for op, part in (("airy_ai", 0), ("airy_ai_slope", 1)):
+        wanted = (first * sums[0][part] - second * sums[1][part]).astype("f8")
+        expect(op, [x.astype("f8")], wanted, tolerance=2e-14, floor=0.1)
+        expect(op, [x.astype("f4")], wanted.astype("f4"), tolerance=1.2e-7)
+    expect("airy_ai", [np.array([INF, -INF, 1e300, np.nan, -1e17])], np.array([0, 0, 0, np.nan, np.nan]), tolerance=0)
+    expect("airy_ai_slope", [np.array([INF, 1e300, -INF])], np.array([0, 0, np.nan]), tolerance=0)
+
+
 def cylinder():
     x = rng(120).uniform(-25, 25, 200)
     positive = np.abs(x) + 0.3
@@ -240,4 +260,4 @@ def loss_scales():
     refused("amp_update_scale", [scale, np.int32(0), np.float32(0)], "growth_interval is 0", growth_interval=0)
 
 
-PARTS = (cylinder, shares, incomplete, polynomials, divisors, made, grids, loss_scales)
+PARTS = (airy, cylinder, shares, incomplete, polynomials, divisors, made, grids, loss_scales)

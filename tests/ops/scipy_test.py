@@ -157,13 +157,16 @@ def special():
     table = {"bessel_i0": (sp.i0, x[:3000]), "bessel_i1": (sp.i1, x[:3000]), "bessel_j0": (sp.j0, x), "bessel_j1": (sp.j1, x),
              "bessel_y0": (sp.y0, positive), "bessel_y1": (sp.y1, positive), "bessel_k0": (sp.k0, positive), "bessel_k1": (sp.k1, positive),
              "bessel_k0e": (sp.k0e, positive), "bessel_k1e": (sp.k1e, positive), "erfcx": (sp.erfcx, x[:3000] / 2), "ndtr": (sp.ndtr, x),
-             "log_ndtr": (sp.log_ndtr, x), "ndtri": (sp.ndtri, share)}
+             "log_ndtr": (sp.log_ndtr, x), "ndtri": (sp.ndtri, share), "airy_ai": (lambda v: sp.airy(v)[0], x[:3000]),
+             "airy_ai_slope": (lambda v: sp.airy(v)[1], x[:3000])}
     for op, (f, v) in table.items():
         CASES += 1
         wanted = f(v)
         found = apply(op, [v], {})[0]
         wave = op[:8] in ("bessel_j", "bessel_y")
         floor = np.sqrt(2 / (np.pi * np.abs(v))) if wave else 0
+        if op.startswith("airy"):  # the size of what oscillates
+            floor = np.where(v < 0, np.hypot(*(sp.airy(v)[i + op.endswith("slope")] for i in (0, 2))), 0)
         off = np.abs(found - wanted) / np.maximum(np.abs(wanted), floor)
         off[(found == wanted) | (wanted == 0)] = 0
         if not off.max() < 5e-13:

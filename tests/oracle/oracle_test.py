@@ -41,7 +41,7 @@ UNNAMED = {
 # What StableHLO has no operation for: the host computes them between two programs (tests/pjrt/decompositions_test.py), so a program by
 # itself is refused. All samples of these, or some.
 ON_HOST = {"matrix_factors", "lu", "qr", "eigh", "eigvalsh", "svd", "svdvals", "eig", "eigvals", "solve_square", "solve", "inv", "det", "slogdet", "pinv",
-           "lstsq", "matrix_rank", "matrix_norm", "cond", "tensorsolve", "tensorinv", "matrix_exp", "matrix_power", "geqrf", "logdet"}
+           "lstsq", "matrix_rank", "matrix_norm", "cond", "tensorsolve", "tensorinv", "matrix_exp", "matrix_power", "geqrf", "logdet", "ldl", "ldl_solve"}
 
 # Programs of the narrow types that XLA:CPU does not take as they are (our own, of bytes, it does), and what it says; and those in which it
 # is wrong: integers below a byte lie in a byte there, and what is above their bits is not always cut off.

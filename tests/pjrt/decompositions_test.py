@@ -28,7 +28,7 @@ class Decompositions(unittest.TestCase):
         for dtype in ("f4", "f8", "c8", "c16"):
             x, y = ((v + 1j * v[..., ::-1] if dtype[0] == "c" else v).astype(dtype) for v in (a, b))
             for op, inputs in (("lu", [x]), ("qr", [x]), ("svdvals", [x]), ("eigvalsh", [x]), ("solve", [x, y]), ("inv", [x]), ("det", [x]), ("slogdet", [x]),
-                               ("pinv", [x]), ("eigvals", [x]), ("matrix_exp", [x])):
+                               ("pinv", [x]), ("eigvals", [x]), ("matrix_exp", [x]), ("geqrf", [x]), ("ldl", [x])):
                 found, wanted = ([r.numpy() for r in ctx.apply(op, [ctx.tensor(v) for v in inputs], {})] for ctx in (self.ctx, self.cpu))
                 for got, want in zip(found, wanted, strict=True):
                     self.assertLess(np.max(np.abs(got - want)), (2e-4 if dtype in ("f4", "c8") else 1e-11) * (1 + np.max(np.abs(want))), f"{op} {dtype}")

@@ -53,6 +53,8 @@ TABLE = {
     "bessel_j1": (PLAIN, by(lambda x: mp.besselj(1, x), 1), by(lambda x: mp.besselj(1, x), 2), STEP),
     "bessel_y0": (positive, lambda x: -mp.bessely(1, x), by(lambda x: mp.bessely(0, x), 2), {0: (INF, -INF), INF: (0, 0)}),
     "bessel_y1": (positive, by(lambda x: mp.bessely(1, x), 1), by(lambda x: mp.bessely(1, x), 2), {INF: (0, 0)}),
+    "airy_ai": (PLAIN, lambda x: mp.airyai(x, derivative=1), lambda x: x * mp.airyai(x), {INF: (0, 0)}),
+    "airy_ai_slope": (PLAIN, lambda x: x * mp.airyai(x), lambda x: mp.airyai(x) + x * mp.airyai(x, derivative=1), {INF: (0, 0)}),
     "bessel_k0": (positive, lambda x: -mp.besselk(1, x), by(lambda x: mp.besselk(0, x), 2), {0: (-INF, INF), INF: (0, 0)}),
     "bessel_k1": (positive, by(lambda x: mp.besselk(1, x), 1), by(lambda x: mp.besselk(1, x), 2), {INF: (0, 0)}),
     "bessel_k0e": (positive, by(lambda x: mp.exp(x) * mp.besselk(0, x), 1), by(lambda x: mp.exp(x) * mp.besselk(0, x), 2), {INF: (0, 0)}),

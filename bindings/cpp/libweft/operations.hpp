@@ -3335,8 +3335,8 @@ struct conv_options {
 };
 /* A convolution layer (cross-correlation) on channels-last data: images are NHWC, kernels HWIO; one or three spatial
  * dimensions work the same way. bf16 and f16 are summed in f32.
- *   x: [batch, spatial…, features], NHWC for images; any real number
- *   w: [window…, features / groups, output features], HWIO for images; any real number
+ *   x: [batch, spatial…, features], NHWC for images; float, signed integer, unsigned integer, complex
+ *   w: [window…, features / groups, output features], HWIO for images; float, signed integer, unsigned integer, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.0.
  */
 [[nodiscard]] inline result<tensor> try_conv(const tensor& x, const tensor& w, const conv_options& options = {}) {
@@ -3415,8 +3415,8 @@ struct conv_transpose_options {
  * result, windows a stride apart; the gradient of conv with respect to its input. A spatial dimension has (in - 1) *
  * stride + dilation * (window - 1) + 1 + output_padding pixels, less pads. One or three spatial dimensions work the
  * same way. bf16 and f16 are summed in f32.
- *   x: [batch, spatial…, features], NHWC for images; any real number
- *   w: [window…, features / groups, output features], HWIO for images; any real number
+ *   x: [batch, spatial…, features], NHWC for images; float, signed integer, unsigned integer, complex
+ *   w: [window…, features / groups, output features], HWIO for images; float, signed integer, unsigned integer, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.1.
  */
 [[nodiscard]] inline result<tensor> try_conv_transpose(const tensor& x, const tensor& w,
@@ -5016,6 +5016,34 @@ template <operand_number N>
   return detail::must(try_bessel_k1e(x));
 }
 
+/* Elementwise Airy's function Ai, a solution of y'' = x y; 0 at both infinities, NaN of numbers below -1e16.
+ *   x: operand; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_airy_ai(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_airy_ai(context, x.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor airy_ai(const tensor& x) {
+  return detail::must(try_airy_ai(x));
+}
+
+/* Elementwise derivative of Airy's function Ai; NaN of numbers below -1e16.
+ *   x: operand; float
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_airy_ai_slope(const tensor& x) {
+  weft_context* const context = detail::context_of(x);
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_airy_ai_slope(context, x.get(), &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor airy_ai_slope(const tensor& x) {
+  return detail::must(try_airy_ai_slope(x));
+}
+
 /* Elementwise scaled complementary error function e^(x²) erfc(x).
  *   x: operand; float
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
@@ -5667,8 +5695,8 @@ template <operand_number N>
   return detail::must(detail::number_left<weft_hypot>(x, y));
 }
 
-/* True where an element is inf or -inf, elementwise; gives bool. False of integers.
- *   x: operand; any type but complex
+/* True where an element, or either part of a complex one, is inf or -inf, elementwise; gives bool. False of integers.
+ *   x: operand; any type
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
  */
 [[nodiscard]] inline result<tensor> try_is_inf(const tensor& x) {
@@ -5761,9 +5789,9 @@ struct isclose_options {
 }
 
 /* Between x and y, x + weight (y - x), elementwise with NumPy broadcasting; exact at weights 0 and 1.
- *   x: the result at weight 0; float
- *   y: the result at weight 1; float
- *   weight: share of y; float
+ *   x: the result at weight 0; float, complex
+ *   y: the result at weight 1; float, complex
+ *   weight: share of y; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
  */
 [[nodiscard]] inline result<tensor> try_lerp(const tensor& x, const tensor& y, const tensor& weight) {
@@ -6044,8 +6072,9 @@ struct nan_to_num_options {
   maybe<double> posinf = {}; /* in that of inf; absent: the largest number of the type */
   maybe<double> neginf = {}; /* in that of -inf; absent: the lowest number of the type */
 };
-/* Numbers in the place of NaN and infinities, elementwise; integers stay. The gradient of what was replaced is 0.
- *   x: operand; any type but complex
+/* Numbers in the place of NaN and infinities, elementwise, of complex numbers in either part; integers stay. The
+ * gradient of what was replaced is 0.
+ *   x: operand; any type
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
 [[nodiscard]] inline result<tensor> try_nan_to_num(const tensor& x, const nan_to_num_options& options = {}) {
@@ -6848,8 +6877,8 @@ struct l1_options {
   maybe<l1_reduction> reduction = {}; /* mean over elements, sum over elements, or none; default mean */
 };
 /* Absolute error |x - y|, its mean unless reduction says sum or none. Where x is y the gradient is 0.
- *   x: prediction; float
- *   y: target of the same shape; float
+ *   x: prediction; float, complex
+ *   y: target of the same shape; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
 [[nodiscard]] inline result<tensor> try_l1(const tensor& x, const tensor& y, const l1_options& options = {}) {
@@ -6914,8 +6943,8 @@ struct pairwise_distance_options {
   maybe<bool> keepdims = {}; /* keep the last axis with size 1; default false */
 };
 /* The p-norm of x - y + eps over the last axis.
- *   x: [..., features]; float
- *   y: of the same shape; float
+ *   x: [..., features]; float, complex
+ *   y: of the same shape; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
 [[nodiscard]] inline result<tensor> try_pairwise_distance(const tensor& x, const tensor& y,
@@ -7075,9 +7104,9 @@ struct triplet_margin_options {
   maybe<bool> swap = {}; /* takes the distance from positive to negative where that is less; default false */
 };
 /* max(0, margin + |anchor - positive| - |anchor - negative|) by the p-norm over the last axis.
- *   anchor: [..., features]; float
- *   positive: alike; float
- *   negative: unlike; float
+ *   anchor: [..., features]; float, complex
+ *   positive: alike; float, complex
+ *   negative: unlike; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
 [[nodiscard]] inline result<tensor> try_triplet_margin(const tensor& anchor, const tensor& positive,
@@ -7183,6 +7212,37 @@ struct count_nonzero_options {
 }
 [[nodiscard]] inline tensor count_nonzero(const tensor& x, const count_nonzero_options& options = {}) {
   return detail::must(try_count_nonzero(x, options));
+}
+
+/* Options of weft::hash_tensor, by name and in this order. Since 1.2. */
+struct hash_tensor_options {
+  ints dims = {}; /* axes to reduce, negative ones count from the end; absent: all */
+  maybe<bool> keepdims = {}; /* keep reduced axes with size 1; default false */
+};
+/* The exclusive or of the elements' bits over some axes, by default all, as u64: those of floats as f64, those of
+ * integers and bools as i64. PyTorch's hash_tensor. 0 of no elements.
+ *   x: operand; any type but complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_hash_tensor(const tensor& x, const hash_tensor_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_hash_tensor_opts o{};
+  o.struct_size = sizeof o;
+  if (options.dims.given()) {
+    o.present |= WEFT_HASH_TENSOR_HAS_DIMS;
+    o.dims = options.dims.data();
+    o.dims_count = options.dims.size();
+  }
+  if (options.keepdims) {
+    o.present |= WEFT_HASH_TENSOR_HAS_KEEPDIMS;
+    o.keepdims = *options.keepdims ? 1 : 0;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_hash_tensor(context, x.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor hash_tensor(const tensor& x, const hash_tensor_options& options = {}) {
+  return detail::must(try_hash_tensor(x, options));
 }
 
 /* Options of weft::kthvalue, by name and in this order. Since 1.2. */
@@ -8535,6 +8595,51 @@ struct max_pool_with_indices_results {
   return detail::must(try_max_unpool(x, indices, size));
 }
 
+/* Options of weft::fractional_max_pool, by name and in this order. Since 1.2. */
+struct fractional_max_pool_options {
+  /* x and the result are [batch, features, spatial…], NCHW for images; default false */
+  maybe<bool> channels_first = {};
+};
+/* Results of weft::fractional_max_pool. Since 1.2. */
+struct fractional_max_pool_results {
+  tensor values;
+  tensor indices;
+};
+/* The largest element under windows whose distances are drawn, and its place, counted over the spatial dimensions as
+ * one row, as i32: of equals the first. Window i of n begins at floor((i + sample) a) - floor(sample a), a = (size -
+ * window) / (n - 1), the last one at the end. PyTorch's fractional_max_pool2d and 3d, whose _random_samples of images
+ * are across first. The gradient is to x.
+ *   x: [batch, spatial…, features], NHWC for images; float
+ *   samples: [batch, features, spatial dimensions], each from 0 to below 1: where the windows of a plane lie; float
+ *   window: size of the window in each spatial dimension; list of integers
+ *   size: of the result in each spatial dimension, at least 1; list of integers
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<fractional_max_pool_results> try_fractional_max_pool(const tensor& x,
+    const tensor& samples, const ints& window, const ints& size, const fractional_max_pool_options& options = {}) {
+  weft_context* const context = detail::context_of(x, samples);
+  weft_fractional_max_pool_opts o{};
+  o.struct_size = sizeof o;
+  if (options.channels_first) {
+    o.present |= WEFT_FRACTIONAL_MAX_POOL_HAS_CHANNELS_FIRST;
+    o.channels_first = *options.channels_first ? 1 : 0;
+  }
+  weft_tensor* out0 = nullptr;
+  weft_tensor* out1 = nullptr;
+  weft_error* const raw = weft_fractional_max_pool(context, x.get(), samples.get(), window.data(), window.size(),
+    size.data(), size.size(), &o, &out0, &out1);
+  if (raw != nullptr) return result<fractional_max_pool_results>(raw);
+  result<tensor> made0 = detail::made(nullptr, context, out0);
+  result<tensor> made1 = detail::made(nullptr, context, out1);
+  if (!made0) return made0.error();
+  if (!made1) return made1.error();
+  return fractional_max_pool_results{*std::move(made0), *std::move(made1)};
+}
+[[nodiscard]] inline fractional_max_pool_results fractional_max_pool(const tensor& x, const tensor& samples,
+    const ints& window, const ints& size, const fractional_max_pool_options& options = {}) {
+  return detail::must(try_fractional_max_pool(x, samples, window, size, options));
+}
+
 /* Options of weft::affine_grid, by name and in this order. Since 1.2. */
 struct affine_grid_options {
   maybe<bool> align_corners = {}; /* as of grid_sample; default false */
@@ -8982,8 +9087,8 @@ struct pdist_options {
   return detail::must(try_ragged_dot(x, w, sizes));
 }
 
-/* The correlations of variables, each a row of observations, held to -1 and 1.
- *   x: operand; float
+/* The correlations of variables, each a row of observations, held to -1 and 1, of complex ones both parts.
+ *   x: operand; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled. Any thread. Since 1.2.
  */
 [[nodiscard]] inline result<tensor> try_corrcoef(const tensor& x) {
@@ -9071,9 +9176,10 @@ struct cosine_similarity_options {
 struct cov_options {
   maybe<std::int64_t> correction = {}; /* taken off the count; default 1 */
 };
-/* The covariances of variables, each a row of observations; of one variable its variance as a scalar.
- *   x: [variables, observations], or a row of them; float
- *   counts: how often each observation counts; absent: once; float; may be left out
+/* The covariances of variables, each a row of observations, of complex ones with conjugates; of one variable its
+ * variance as a scalar.
+ *   x: [variables, observations], or a row of them; float, complex
+ *   counts: how often each observation counts, in the type of x's parts; absent: once; float; may be left out
  *   weights: of each observation; absent: 1; float; may be left out
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
@@ -9469,7 +9575,7 @@ struct nll_options {
 }
 
 /* x with each slice along an axis that is longer than the greatest length made that long.
- *   x: operand; float
+ *   x: operand; float, complex
  *   p: degree of the norm, above 0; number
  *   axis: axis of the slices; negative counts from the end; integer
  *   most: greatest length, at least 0; number
@@ -10043,6 +10149,74 @@ struct ormqr_options {
 [[nodiscard]] inline tensor ormqr(const tensor& reflectors, const tensor& tau, const tensor& x,
     const ormqr_options& options = {}) {
   return detail::must(try_ormqr(reflectors, tau, x, options));
+}
+
+/* Options of weft::ldl, by name and in this order. Since 1.2. */
+struct ldl_options {
+  maybe<bool> hermitian = {}; /* complex matrices are hermitian; else they are symmetric; default false */
+};
+/* Results of weft::ldl. Since 1.2. */
+struct ldl_results {
+  tensor ld;
+  tensor pivots;
+};
+/* The decomposition of symmetric or hermitian matrices as LAPACK's sytrf and hetrf keep it: l, whose diagonal of ones
+ * is left out, below the diagonal; on it d, a block of two rows being beside it, too; zeros above. A pivot p above 0
+ * says that a row, counted from 1, was exchanged with row p; two that are -p, that the second of two rows was. The
+ * lower triangle is read. A matrix with an element there that is not finite has NaN everywhere. f16 and bf16 are
+ * computed in f32. A gradient is UNIMPLEMENTED: solve, det and eigh have one.
+ *   x: [..., n, n]; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<ldl_results> try_ldl(const tensor& x, const ldl_options& options = {}) {
+  weft_context* const context = detail::context_of(x);
+  weft_ldl_opts o{};
+  o.struct_size = sizeof o;
+  if (options.hermitian) {
+    o.present |= WEFT_LDL_HAS_HERMITIAN;
+    o.hermitian = *options.hermitian ? 1 : 0;
+  }
+  weft_tensor* out0 = nullptr;
+  weft_tensor* out1 = nullptr;
+  weft_error* const raw = weft_ldl(context, x.get(), &o, &out0, &out1);
+  if (raw != nullptr) return result<ldl_results>(raw);
+  result<tensor> made0 = detail::made(nullptr, context, out0);
+  result<tensor> made1 = detail::made(nullptr, context, out1);
+  if (!made0) return made0.error();
+  if (!made1) return made1.error();
+  return ldl_results{*std::move(made0), *std::move(made1)};
+}
+[[nodiscard]] inline ldl_results ldl(const tensor& x, const ldl_options& options = {}) {
+  return detail::must(try_ldl(x, options));
+}
+
+/* Options of weft::ldl_solve, by name and in this order. Since 1.2. */
+struct ldl_solve_options {
+  maybe<bool> hermitian = {}; /* complex matrices are hermitian; else they are symmetric; default false */
+};
+/* Solves a x = b for x, given ldl's factors and pivots of a. Pivots that no decomposition gives make NaN. The gradient
+ * is to b; one to ld is UNIMPLEMENTED.
+ *   ld: [..., n, n], ldl's first result; float, complex
+ *   pivots: [..., n], ldl's second result; signed integer, unsigned integer
+ *   b: [..., n, k]; float, complex
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_ldl_solve(const tensor& ld, const tensor& pivots, const tensor& b,
+    const ldl_solve_options& options = {}) {
+  weft_context* const context = detail::context_of(ld, pivots, b);
+  weft_ldl_solve_opts o{};
+  o.struct_size = sizeof o;
+  if (options.hermitian) {
+    o.present |= WEFT_LDL_SOLVE_HAS_HERMITIAN;
+    o.hermitian = *options.hermitian ? 1 : 0;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_ldl_solve(context, ld.get(), pivots.get(), b.get(), &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor ldl_solve(const tensor& ld, const tensor& pivots, const tensor& b,
+    const ldl_solve_options& options = {}) {
+  return detail::must(try_ldl_solve(ld, pivots, b, options));
 }
 
 /* Options of weft::batch_norm_running, by name and in this order. Since 1.2. */

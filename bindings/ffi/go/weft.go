@@ -1075,6 +1075,8 @@ const (
 	WEFT_AMINMAX_HAS_KEEPDIMS uint64 = 1 << 1
 	WEFT_COUNT_NONZERO_HAS_DIMS uint64 = 1 << 0
 	WEFT_COUNT_NONZERO_HAS_KEEPDIMS uint64 = 1 << 1
+	WEFT_HASH_TENSOR_HAS_DIMS uint64 = 1 << 0
+	WEFT_HASH_TENSOR_HAS_KEEPDIMS uint64 = 1 << 1
 	WEFT_KTHVALUE_HAS_AXIS uint64 = 1 << 0
 	WEFT_KTHVALUE_HAS_KEEPDIMS uint64 = 1 << 1
 	WEFT_MEDIAN_HAS_AXIS uint64 = 1 << 0
@@ -1150,6 +1152,7 @@ const (
 	WEFT_MAX_POOL_WITH_INDICES_HAS_CEIL_MODE uint64 = 1 << 3
 	WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION uint64 = 1 << 4
 	WEFT_MAX_POOL_WITH_INDICES_HAS_CHANNELS_FIRST uint64 = 1 << 5
+	WEFT_FRACTIONAL_MAX_POOL_HAS_CHANNELS_FIRST uint64 = 1 << 0
 	WEFT_AFFINE_GRID_HAS_ALIGN_CORNERS uint64 = 1 << 0
 	WEFT_GRID_SAMPLE_HAS_MODE uint64 = 1 << 0
 	WEFT_GRID_SAMPLE_HAS_OUTSIDE uint64 = 1 << 1
@@ -1205,6 +1208,8 @@ const (
 	WEFT_LU_SOLVE_HAS_TRANSPOSE_A uint64 = 1 << 0
 	WEFT_ORMQR_HAS_LEFT_SIDE uint64 = 1 << 0
 	WEFT_ORMQR_HAS_ADJOINT uint64 = 1 << 1
+	WEFT_LDL_HAS_HERMITIAN uint64 = 1 << 0
+	WEFT_LDL_SOLVE_HAS_HERMITIAN uint64 = 1 << 0
 	WEFT_BATCH_NORM_RUNNING_HAS_AXIS uint64 = 1 << 0
 	WEFT_BATCH_NORM_RUNNING_HAS_EPSILON uint64 = 1 << 1
 	WEFT_BATCH_NORM_RUNNING_HAS_MOMENTUM uint64 = 1 << 2
@@ -2730,6 +2735,16 @@ type CountNonzeroOpts struct {
 	Reserved int32
 }
 
+type HashTensorOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Dims *int64
+	DimsCount uint64
+	Keepdims int32
+	Reserved int32
+}
+
 type KthvalueOpts struct {
 	StructSize uintptr
 	Next unsafe.Pointer
@@ -3030,6 +3045,14 @@ type MaxPoolWithIndicesOpts struct {
 	Reserved int32
 }
 
+type FractionalMaxPoolOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	ChannelsFirst int32
+	Reserved int32
+}
+
 type AffineGridOpts struct {
 	StructSize uintptr
 	Next unsafe.Pointer
@@ -3293,6 +3316,22 @@ type OrmqrOpts struct {
 	Present uint64
 	LeftSide int32
 	Adjoint int32
+}
+
+type LdlOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Hermitian int32
+	Reserved int32
+}
+
+type LdlSolveOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Hermitian int32
+	Reserved int32
 }
 
 type BatchNormRunningOpts struct {
@@ -4409,6 +4448,7 @@ var (
 	TripletMarginOptsInit func(options unsafe.Pointer, size uintptr)
 	AminmaxOptsInit func(options unsafe.Pointer, size uintptr)
 	CountNonzeroOptsInit func(options unsafe.Pointer, size uintptr)
+	HashTensorOptsInit func(options unsafe.Pointer, size uintptr)
 	KthvalueOptsInit func(options unsafe.Pointer, size uintptr)
 	MedianOptsInit func(options unsafe.Pointer, size uintptr)
 	NanmeanOptsInit func(options unsafe.Pointer, size uintptr)
@@ -4441,6 +4481,7 @@ var (
 	Im2colOptsInit func(options unsafe.Pointer, size uintptr)
 	LpPoolOptsInit func(options unsafe.Pointer, size uintptr)
 	MaxPoolWithIndicesOptsInit func(options unsafe.Pointer, size uintptr)
+	FractionalMaxPoolOptsInit func(options unsafe.Pointer, size uintptr)
 	AffineGridOptsInit func(options unsafe.Pointer, size uintptr)
 	GridSampleOptsInit func(options unsafe.Pointer, size uintptr)
 	GroupNormOptsInit func(options unsafe.Pointer, size uintptr)
@@ -4473,6 +4514,8 @@ var (
 	SolveOptsInit func(options unsafe.Pointer, size uintptr)
 	LuSolveOptsInit func(options unsafe.Pointer, size uintptr)
 	OrmqrOptsInit func(options unsafe.Pointer, size uintptr)
+	LdlOptsInit func(options unsafe.Pointer, size uintptr)
+	LdlSolveOptsInit func(options unsafe.Pointer, size uintptr)
 	BatchNormRunningOptsInit func(options unsafe.Pointer, size uintptr)
 	PinvOptsInit func(options unsafe.Pointer, size uintptr)
 	LstsqOptsInit func(options unsafe.Pointer, size uintptr)
@@ -4701,6 +4744,8 @@ var (
 	BesselK1 func(ctx Context, x Tensor, out *Tensor) Error
 	BesselK0e func(ctx Context, x Tensor, out *Tensor) Error
 	BesselK1e func(ctx Context, x Tensor, out *Tensor) Error
+	AiryAi func(ctx Context, x Tensor, out *Tensor) Error
+	AiryAiSlope func(ctx Context, x Tensor, out *Tensor) Error
 	Erfcx func(ctx Context, x Tensor, out *Tensor) Error
 	Ndtr func(ctx Context, x Tensor, out *Tensor) Error
 	Ndtri func(ctx Context, x Tensor, out *Tensor) Error
@@ -4783,6 +4828,7 @@ var (
 	TripletMargin func(ctx Context, anchor Tensor, positive Tensor, negative Tensor, opts *TripletMarginOpts, out *Tensor) Error
 	Aminmax func(ctx Context, x Tensor, opts *AminmaxOpts, out_min *Tensor, out_max *Tensor) Error
 	CountNonzero func(ctx Context, x Tensor, opts *CountNonzeroOpts, out *Tensor) Error
+	HashTensor func(ctx Context, x Tensor, opts *HashTensorOpts, out *Tensor) Error
 	Kthvalue func(ctx Context, x Tensor, k int64, opts *KthvalueOpts, out_values *Tensor, out_indices *Tensor) Error
 	Median func(ctx Context, x Tensor, opts *MedianOpts, out_values *Tensor, out_indices *Tensor) Error
 	Nanmean func(ctx Context, x Tensor, opts *NanmeanOpts, out *Tensor) Error
@@ -4823,6 +4869,7 @@ var (
 	LpPool func(ctx Context, x Tensor, window *int64, window_count uintptr, opts *LpPoolOpts, out *Tensor) Error
 	MaxPoolWithIndices func(ctx Context, x Tensor, window *int64, window_count uintptr, opts *MaxPoolWithIndicesOpts, out_values *Tensor, out_indices *Tensor) Error
 	MaxUnpool func(ctx Context, x Tensor, indices Tensor, size *int64, size_count uintptr, out *Tensor) Error
+	FractionalMaxPool func(ctx Context, x Tensor, samples Tensor, window *int64, window_count uintptr, size *int64, size_count uintptr, opts *FractionalMaxPoolOpts, out_values *Tensor, out_indices *Tensor) Error
 	AffineGrid func(ctx Context, theta Tensor, size *int64, size_count uintptr, opts *AffineGridOpts, out *Tensor) Error
 	ChannelShuffle func(ctx Context, x Tensor, groups int64, out *Tensor) Error
 	GridSample func(ctx Context, x Tensor, grid Tensor, opts *GridSampleOpts, out *Tensor) Error
@@ -4875,6 +4922,8 @@ var (
 	LuSolve func(ctx Context, lu Tensor, permutation Tensor, b Tensor, opts *LuSolveOpts, out *Tensor) Error
 	Geqrf func(ctx Context, x Tensor, out_reflectors *Tensor, out_tau *Tensor) Error
 	Ormqr func(ctx Context, reflectors Tensor, tau Tensor, x Tensor, opts *OrmqrOpts, out *Tensor) Error
+	Ldl func(ctx Context, x Tensor, opts *LdlOpts, out_ld *Tensor, out_pivots *Tensor) Error
+	LdlSolve func(ctx Context, ld Tensor, pivots Tensor, b Tensor, opts *LdlSolveOpts, out *Tensor) Error
 	BatchNormRunning func(ctx Context, x Tensor, scale Tensor, offset Tensor, running_mean Tensor, running_variance Tensor, opts *BatchNormRunningOpts, out_result *Tensor, out_running_mean *Tensor, out_running_variance *Tensor) Error
 	Pinv func(ctx Context, x Tensor, opts *PinvOpts, out *Tensor) Error
 	Lstsq func(ctx Context, a Tensor, b Tensor, opts *LstsqOpts, out_solution *Tensor, out_residuals *Tensor, out_rank *Tensor, out_singular_values *Tensor) Error
@@ -5354,6 +5403,7 @@ var Functions = map[string]any{
 	"weft_triplet_margin_opts_init": &TripletMarginOptsInit,
 	"weft_aminmax_opts_init": &AminmaxOptsInit,
 	"weft_count_nonzero_opts_init": &CountNonzeroOptsInit,
+	"weft_hash_tensor_opts_init": &HashTensorOptsInit,
 	"weft_kthvalue_opts_init": &KthvalueOptsInit,
 	"weft_median_opts_init": &MedianOptsInit,
 	"weft_nanmean_opts_init": &NanmeanOptsInit,
@@ -5386,6 +5436,7 @@ var Functions = map[string]any{
 	"weft_im2col_opts_init": &Im2colOptsInit,
 	"weft_lp_pool_opts_init": &LpPoolOptsInit,
 	"weft_max_pool_with_indices_opts_init": &MaxPoolWithIndicesOptsInit,
+	"weft_fractional_max_pool_opts_init": &FractionalMaxPoolOptsInit,
 	"weft_affine_grid_opts_init": &AffineGridOptsInit,
 	"weft_grid_sample_opts_init": &GridSampleOptsInit,
 	"weft_group_norm_opts_init": &GroupNormOptsInit,
@@ -5418,6 +5469,8 @@ var Functions = map[string]any{
 	"weft_solve_opts_init": &SolveOptsInit,
 	"weft_lu_solve_opts_init": &LuSolveOptsInit,
 	"weft_ormqr_opts_init": &OrmqrOptsInit,
+	"weft_ldl_opts_init": &LdlOptsInit,
+	"weft_ldl_solve_opts_init": &LdlSolveOptsInit,
 	"weft_batch_norm_running_opts_init": &BatchNormRunningOptsInit,
 	"weft_pinv_opts_init": &PinvOptsInit,
 	"weft_lstsq_opts_init": &LstsqOptsInit,
@@ -5646,6 +5699,8 @@ var Functions = map[string]any{
 	"weft_bessel_k1": &BesselK1,
 	"weft_bessel_k0e": &BesselK0e,
 	"weft_bessel_k1e": &BesselK1e,
+	"weft_airy_ai": &AiryAi,
+	"weft_airy_ai_slope": &AiryAiSlope,
 	"weft_erfcx": &Erfcx,
 	"weft_ndtr": &Ndtr,
 	"weft_ndtri": &Ndtri,
@@ -5728,6 +5783,7 @@ var Functions = map[string]any{
 	"weft_triplet_margin": &TripletMargin,
 	"weft_aminmax": &Aminmax,
 	"weft_count_nonzero": &CountNonzero,
+	"weft_hash_tensor": &HashTensor,
 	"weft_kthvalue": &Kthvalue,
 	"weft_median": &Median,
 	"weft_nanmean": &Nanmean,
@@ -5768,6 +5824,7 @@ var Functions = map[string]any{
 	"weft_lp_pool": &LpPool,
 	"weft_max_pool_with_indices": &MaxPoolWithIndices,
 	"weft_max_unpool": &MaxUnpool,
+	"weft_fractional_max_pool": &FractionalMaxPool,
 	"weft_affine_grid": &AffineGrid,
 	"weft_channel_shuffle": &ChannelShuffle,
 	"weft_grid_sample": &GridSample,
@@ -5820,6 +5877,8 @@ var Functions = map[string]any{
 	"weft_lu_solve": &LuSolve,
 	"weft_geqrf": &Geqrf,
 	"weft_ormqr": &Ormqr,
+	"weft_ldl": &Ldl,
+	"weft_ldl_solve": &LdlSolve,
 	"weft_batch_norm_running": &BatchNormRunning,
 	"weft_pinv": &Pinv,
 	"weft_lstsq": &Lstsq,

@@ -1906,6 +1906,15 @@ typedef struct weft_count_nonzero_opts {
   int32_t keepdims;
   int32_t reserved;
 } weft_count_nonzero_opts;
+typedef struct weft_hash_tensor_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_hash_tensor_opts;
 typedef struct weft_kthvalue_opts {
   size_t struct_size;
   const void* next;
@@ -2174,6 +2183,13 @@ typedef struct weft_max_pool_with_indices_opts {
   int32_t channels_first;
   int32_t reserved;
 } weft_max_pool_with_indices_opts;
+typedef struct weft_fractional_max_pool_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int32_t channels_first;
+  int32_t reserved;
+} weft_fractional_max_pool_opts;
 typedef struct weft_affine_grid_opts {
   size_t struct_size;
   const void* next;
@@ -2407,6 +2423,20 @@ typedef struct weft_ormqr_opts {
   int32_t left_side;
   int32_t adjoint;
 } weft_ormqr_opts;
+typedef struct weft_ldl_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int32_t hermitian;
+  int32_t reserved;
+} weft_ldl_opts;
+typedef struct weft_ldl_solve_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int32_t hermitian;
+  int32_t reserved;
+} weft_ldl_solve_opts;
 typedef struct weft_batch_norm_running_opts {
   size_t struct_size;
   const void* next;
@@ -3473,6 +3503,7 @@ void weft_soft_margin_opts_init(void* options, size_t size);
 void weft_triplet_margin_opts_init(void* options, size_t size);
 void weft_aminmax_opts_init(void* options, size_t size);
 void weft_count_nonzero_opts_init(void* options, size_t size);
+void weft_hash_tensor_opts_init(void* options, size_t size);
 void weft_kthvalue_opts_init(void* options, size_t size);
 void weft_median_opts_init(void* options, size_t size);
 void weft_nanmean_opts_init(void* options, size_t size);
@@ -3505,6 +3536,7 @@ void weft_col2im_opts_init(void* options, size_t size);
 void weft_im2col_opts_init(void* options, size_t size);
 void weft_lp_pool_opts_init(void* options, size_t size);
 void weft_max_pool_with_indices_opts_init(void* options, size_t size);
+void weft_fractional_max_pool_opts_init(void* options, size_t size);
 void weft_affine_grid_opts_init(void* options, size_t size);
 void weft_grid_sample_opts_init(void* options, size_t size);
 void weft_group_norm_opts_init(void* options, size_t size);
@@ -3537,6 +3569,8 @@ void weft_svd_opts_init(void* options, size_t size);
 void weft_solve_opts_init(void* options, size_t size);
 void weft_lu_solve_opts_init(void* options, size_t size);
 void weft_ormqr_opts_init(void* options, size_t size);
+void weft_ldl_opts_init(void* options, size_t size);
+void weft_ldl_solve_opts_init(void* options, size_t size);
 void weft_batch_norm_running_opts_init(void* options, size_t size);
 void weft_pinv_opts_init(void* options, size_t size);
 void weft_lstsq_opts_init(void* options, size_t size);
@@ -3765,6 +3799,8 @@ weft_error* weft_bessel_k0(weft_context* ctx, weft_tensor* x, weft_tensor** out)
 weft_error* weft_bessel_k1(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_bessel_k0e(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_bessel_k1e(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_airy_ai(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_airy_ai_slope(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_erfcx(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_ndtr(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_ndtri(weft_context* ctx, weft_tensor* x, weft_tensor** out);
@@ -3847,6 +3883,7 @@ weft_error* weft_soft_margin(weft_context* ctx, weft_tensor* x, weft_tensor* y, 
 weft_error* weft_triplet_margin(weft_context* ctx, weft_tensor* anchor, weft_tensor* positive, weft_tensor* negative, const weft_triplet_margin_opts* opts, weft_tensor** out);
 weft_error* weft_aminmax(weft_context* ctx, weft_tensor* x, const weft_aminmax_opts* opts, weft_tensor** out_min, weft_tensor** out_max);
 weft_error* weft_count_nonzero(weft_context* ctx, weft_tensor* x, const weft_count_nonzero_opts* opts, weft_tensor** out);
+weft_error* weft_hash_tensor(weft_context* ctx, weft_tensor* x, const weft_hash_tensor_opts* opts, weft_tensor** out);
 weft_error* weft_kthvalue(weft_context* ctx, weft_tensor* x, int64_t k, const weft_kthvalue_opts* opts, weft_tensor** out_values, weft_tensor** out_indices);
 weft_error* weft_median(weft_context* ctx, weft_tensor* x, const weft_median_opts* opts, weft_tensor** out_values, weft_tensor** out_indices);
 weft_error* weft_nanmean(weft_context* ctx, weft_tensor* x, const weft_nanmean_opts* opts, weft_tensor** out);
@@ -3887,6 +3924,7 @@ weft_error* weft_im2col(weft_context* ctx, weft_tensor* x, const int64_t* window
 weft_error* weft_lp_pool(weft_context* ctx, weft_tensor* x, const int64_t* window, size_t window_count, const weft_lp_pool_opts* opts, weft_tensor** out);
 weft_error* weft_max_pool_with_indices(weft_context* ctx, weft_tensor* x, const int64_t* window, size_t window_count, const weft_max_pool_with_indices_opts* opts, weft_tensor** out_values, weft_tensor** out_indices);
 weft_error* weft_max_unpool(weft_context* ctx, weft_tensor* x, weft_tensor* indices, const int64_t* size, size_t size_count, weft_tensor** out);
+weft_error* weft_fractional_max_pool(weft_context* ctx, weft_tensor* x, weft_tensor* samples, const int64_t* window, size_t window_count, const int64_t* size, size_t size_count, const weft_fractional_max_pool_opts* opts, weft_tensor** out_values, weft_tensor** out_indices);
 weft_error* weft_affine_grid(weft_context* ctx, weft_tensor* theta, const int64_t* size, size_t size_count, const weft_affine_grid_opts* opts, weft_tensor** out);
 weft_error* weft_channel_shuffle(weft_context* ctx, weft_tensor* x, int64_t groups, weft_tensor** out);
 weft_error* weft_grid_sample(weft_context* ctx, weft_tensor* x, weft_tensor* grid, const weft_grid_sample_opts* opts, weft_tensor** out);
@@ -3939,6 +3977,8 @@ weft_error* weft_logdet(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_lu_solve(weft_context* ctx, weft_tensor* lu, weft_tensor* permutation, weft_tensor* b, const weft_lu_solve_opts* opts, weft_tensor** out);
 weft_error* weft_geqrf(weft_context* ctx, weft_tensor* x, weft_tensor** out_reflectors, weft_tensor** out_tau);
 weft_error* weft_ormqr(weft_context* ctx, weft_tensor* reflectors, weft_tensor* tau, weft_tensor* x, const weft_ormqr_opts* opts, weft_tensor** out);
+weft_error* weft_ldl(weft_context* ctx, weft_tensor* x, const weft_ldl_opts* opts, weft_tensor** out_ld, weft_tensor** out_pivots);
+weft_error* weft_ldl_solve(weft_context* ctx, weft_tensor* ld, weft_tensor* pivots, weft_tensor* b, const weft_ldl_solve_opts* opts, weft_tensor** out);
 weft_error* weft_batch_norm_running(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset, weft_tensor* running_mean, weft_tensor* running_variance, const weft_batch_norm_running_opts* opts, weft_tensor** out_result, weft_tensor** out_running_mean, weft_tensor** out_running_variance);
 weft_error* weft_pinv(weft_context* ctx, weft_tensor* x, const weft_pinv_opts* opts, weft_tensor** out);
 weft_error* weft_lstsq(weft_context* ctx, weft_tensor* a, weft_tensor* b, const weft_lstsq_opts* opts, weft_tensor** out_solution, weft_tensor** out_residuals, weft_tensor** out_rank, weft_tensor** out_singular_values);
@@ -4235,6 +4275,8 @@ M.WEFT_AMINMAX_HAS_DIMS = 0x1ULL
 M.WEFT_AMINMAX_HAS_KEEPDIMS = 0x2ULL
 M.WEFT_COUNT_NONZERO_HAS_DIMS = 0x1ULL
 M.WEFT_COUNT_NONZERO_HAS_KEEPDIMS = 0x2ULL
+M.WEFT_HASH_TENSOR_HAS_DIMS = 0x1ULL
+M.WEFT_HASH_TENSOR_HAS_KEEPDIMS = 0x2ULL
 M.WEFT_KTHVALUE_HAS_AXIS = 0x1ULL
 M.WEFT_KTHVALUE_HAS_KEEPDIMS = 0x2ULL
 M.WEFT_MEDIAN_HAS_AXIS = 0x1ULL
@@ -4310,6 +4352,7 @@ M.WEFT_MAX_POOL_WITH_INDICES_HAS_PADS = 0x4ULL
 M.WEFT_MAX_POOL_WITH_INDICES_HAS_CEIL_MODE = 0x8ULL
 M.WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION = 0x10ULL
 M.WEFT_MAX_POOL_WITH_INDICES_HAS_CHANNELS_FIRST = 0x20ULL
+M.WEFT_FRACTIONAL_MAX_POOL_HAS_CHANNELS_FIRST = 0x1ULL
 M.WEFT_AFFINE_GRID_HAS_ALIGN_CORNERS = 0x1ULL
 M.WEFT_GRID_SAMPLE_HAS_MODE = 0x1ULL
 M.WEFT_GRID_SAMPLE_HAS_OUTSIDE = 0x2ULL
@@ -4365,6 +4408,8 @@ M.WEFT_SOLVE_HAS_LEFT_SIDE = 0x1ULL
 M.WEFT_LU_SOLVE_HAS_TRANSPOSE_A = 0x1ULL
 M.WEFT_ORMQR_HAS_LEFT_SIDE = 0x1ULL
 M.WEFT_ORMQR_HAS_ADJOINT = 0x2ULL
+M.WEFT_LDL_HAS_HERMITIAN = 0x1ULL
+M.WEFT_LDL_SOLVE_HAS_HERMITIAN = 0x1ULL
 M.WEFT_BATCH_NORM_RUNNING_HAS_AXIS = 0x1ULL
 M.WEFT_BATCH_NORM_RUNNING_HAS_EPSILON = 0x2ULL
 M.WEFT_BATCH_NORM_RUNNING_HAS_MOMENTUM = 0x4ULL

@@ -251,6 +251,8 @@ WEFT_AMINMAX_HAS_DIMS = 0x1
 WEFT_AMINMAX_HAS_KEEPDIMS = 0x2
 WEFT_COUNT_NONZERO_HAS_DIMS = 0x1
 WEFT_COUNT_NONZERO_HAS_KEEPDIMS = 0x2
+WEFT_HASH_TENSOR_HAS_DIMS = 0x1
+WEFT_HASH_TENSOR_HAS_KEEPDIMS = 0x2
 WEFT_KTHVALUE_HAS_AXIS = 0x1
 WEFT_KTHVALUE_HAS_KEEPDIMS = 0x2
 WEFT_MEDIAN_HAS_AXIS = 0x1
@@ -326,6 +328,7 @@ WEFT_MAX_POOL_WITH_INDICES_HAS_PADS = 0x4
 WEFT_MAX_POOL_WITH_INDICES_HAS_CEIL_MODE = 0x8
 WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION = 0x10
 WEFT_MAX_POOL_WITH_INDICES_HAS_CHANNELS_FIRST = 0x20
+WEFT_FRACTIONAL_MAX_POOL_HAS_CHANNELS_FIRST = 0x1
 WEFT_AFFINE_GRID_HAS_ALIGN_CORNERS = 0x1
 WEFT_GRID_SAMPLE_HAS_MODE = 0x1
 WEFT_GRID_SAMPLE_HAS_OUTSIDE = 0x2
@@ -381,6 +384,8 @@ WEFT_SOLVE_HAS_LEFT_SIDE = 0x1
 WEFT_LU_SOLVE_HAS_TRANSPOSE_A = 0x1
 WEFT_ORMQR_HAS_LEFT_SIDE = 0x1
 WEFT_ORMQR_HAS_ADJOINT = 0x2
+WEFT_LDL_HAS_HERMITIAN = 0x1
+WEFT_LDL_SOLVE_HAS_HERMITIAN = 0x1
 WEFT_BATCH_NORM_RUNNING_HAS_AXIS = 0x1
 WEFT_BATCH_NORM_RUNNING_HAS_EPSILON = 0x2
 WEFT_BATCH_NORM_RUNNING_HAS_MOMENTUM = 0x4
@@ -2674,6 +2679,18 @@ class weft_count_nonzero_opts(c.Structure):
     ]
 
 
+class weft_hash_tensor_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("dims", c.POINTER(c.c_int64)),
+        ("dims_count", c.c_uint64),
+        ("keepdims", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
 class weft_kthvalue_opts(c.Structure):
     _fields_ = [
         ("struct_size", c.c_size_t),
@@ -3038,6 +3055,16 @@ class weft_max_pool_with_indices_opts(c.Structure):
     ]
 
 
+class weft_fractional_max_pool_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("channels_first", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
 class weft_affine_grid_opts(c.Structure):
     _fields_ = [
         ("struct_size", c.c_size_t),
@@ -3364,6 +3391,26 @@ class weft_ormqr_opts(c.Structure):
         ("present", c.c_uint64),
         ("left_side", c.c_int32),
         ("adjoint", c.c_int32),
+    ]
+
+
+class weft_ldl_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("hermitian", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_ldl_solve_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("hermitian", c.c_int32),
+        ("reserved", c.c_int32),
     ]
 
 
@@ -4570,6 +4617,7 @@ FUNCTIONS = {
     "weft_triplet_margin_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_aminmax_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_count_nonzero_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_hash_tensor_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_kthvalue_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_median_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_nanmean_opts_init": (None, [c.c_void_p, c.c_size_t]),
@@ -4602,6 +4650,7 @@ FUNCTIONS = {
     "weft_im2col_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_lp_pool_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_max_pool_with_indices_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_fractional_max_pool_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_affine_grid_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_grid_sample_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_group_norm_opts_init": (None, [c.c_void_p, c.c_size_t]),
@@ -4634,6 +4683,8 @@ FUNCTIONS = {
     "weft_solve_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_lu_solve_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_ormqr_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_ldl_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_ldl_solve_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_batch_norm_running_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_pinv_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_lstsq_opts_init": (None, [c.c_void_p, c.c_size_t]),
@@ -4862,6 +4913,8 @@ FUNCTIONS = {
     "weft_bessel_k1": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_bessel_k0e": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_bessel_k1e": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_airy_ai": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_airy_ai_slope": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_erfcx": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_ndtr": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_ndtri": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
@@ -4944,6 +4997,7 @@ FUNCTIONS = {
     "weft_triplet_margin": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_triplet_margin_opts), c.POINTER(weft_tensor)]),
     "weft_aminmax": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_aminmax_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
     "weft_count_nonzero": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_count_nonzero_opts), c.POINTER(weft_tensor)]),
+    "weft_hash_tensor": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_hash_tensor_opts), c.POINTER(weft_tensor)]),
     "weft_kthvalue": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_kthvalue_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
     "weft_median": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_median_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
     "weft_nanmean": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_nanmean_opts), c.POINTER(weft_tensor)]),
@@ -4984,6 +5038,7 @@ FUNCTIONS = {
     "weft_lp_pool": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_lp_pool_opts), c.POINTER(weft_tensor)]),
     "weft_max_pool_with_indices": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_max_pool_with_indices_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
     "weft_max_unpool": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor)]),
+    "weft_fractional_max_pool": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_fractional_max_pool_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
     "weft_affine_grid": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_affine_grid_opts), c.POINTER(weft_tensor)]),
     "weft_channel_shuffle": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_tensor)]),
     "weft_grid_sample": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_grid_sample_opts), c.POINTER(weft_tensor)]),
@@ -5036,6 +5091,8 @@ FUNCTIONS = {
     "weft_lu_solve": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_lu_solve_opts), c.POINTER(weft_tensor)]),
     "weft_geqrf": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
     "weft_ormqr": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_ormqr_opts), c.POINTER(weft_tensor)]),
+    "weft_ldl": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_ldl_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_ldl_solve": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_ldl_solve_opts), c.POINTER(weft_tensor)]),
     "weft_batch_norm_running": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_batch_norm_running_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
     "weft_pinv": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_pinv_opts), c.POINTER(weft_tensor)]),
     "weft_lstsq": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_lstsq_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),

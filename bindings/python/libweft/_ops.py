@@ -5040,6 +5040,50 @@ def bessel_k1e(x):
     return _done(r0)
 
 
+_airy_ai = _bind('weft_airy_ai')
+
+
+def airy_ai(x):
+    """Elementwise Airy's function Ai, a solution of y'' = x y; 0 at both infinities, NaN of numbers below -1e16.
+
+    x: operand
+
+    >>> _ = wf.airy_ai(wf.full((2, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('airy_ai', (('x', 'T'),), (x,))
+        return airy_ai(x)
+    r0 = _Handle()
+    error = _airy_ai(_mark(), h0, _byref(r0))
+    if error:
+        return _of_floats(lambda x: airy_ai(x), error, x)
+    return _done(r0)
+
+
+_airy_ai_slope = _bind('weft_airy_ai_slope')
+
+
+def airy_ai_slope(x):
+    """Elementwise derivative of Airy's function Ai; NaN of numbers below -1e16.
+
+    x: operand
+
+    >>> _ = wf.airy_ai_slope(wf.full((2, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('airy_ai_slope', (('x', 'T'),), (x,))
+        return airy_ai_slope(x)
+    r0 = _Handle()
+    error = _airy_ai_slope(_mark(), h0, _byref(r0))
+    if error:
+        return _of_floats(lambda x: airy_ai_slope(x), error, x)
+    return _done(r0)
+
+
 _erfcx = _bind('weft_erfcx')
 
 
@@ -5679,7 +5723,8 @@ _is_inf = _bind('weft_is_inf')
 
 
 def is_inf(x):
-    """True where an element is inf or -inf, elementwise; gives bool. False of integers.
+    """True where an element, or either part of a complex one, is inf or -inf, elementwise; gives bool. False of
+    integers.
 
     x: operand
 
@@ -6073,8 +6118,8 @@ _nan_to_num_options = _Options('nan_to_num', 'QPQddd', 48, (('nan', 'double'), (
 
 
 def nan_to_num(x, nan=0, posinf=None, neginf=None):
-    """Numbers in the place of NaN and infinities, elementwise; integers stay. The gradient of what was replaced is
-    0.
+    """Numbers in the place of NaN and infinities, elementwise, of complex numbers in either part; integers stay.
+    The gradient of what was replaced is 0.
 
     x: operand
     nan: in the place of NaN
@@ -7189,6 +7234,37 @@ def count_nonzero(x, dims=None, keepdims=False, *, axis=None):
         options = _count_nonzero_options(dims, keepdims)
     r0 = _Handle()
     error = _count_nonzero(_mark(), h0, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_hash_tensor = _bind('weft_hash_tensor')
+_hash_tensor_options = _Options('hash_tensor', 'QPQPQii', 48, (('dims', 'ints'), ('keepdims', 'bool'),), ('l', 'v', '0'))
+
+
+def hash_tensor(x, dims=None, keepdims=False, *, axis=None):
+    """The exclusive or of the elements' bits over some axes, by default all, as u64: those of floats as f64, those
+    of integers and bools as i64. PyTorch's hash_tensor. 0 of no elements.
+
+    x: operand
+    dims: axes to reduce, negative ones count from the end; absent: all
+    keepdims: keep reduced axes with size 1
+
+    >>> _ = wf.hash_tensor(wf.full((2, 3), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('hash_tensor', (('x', 'T'),), (x,))
+        return hash_tensor(x, dims=dims, keepdims=keepdims, axis=axis)
+    if axis is not None:
+        dims = axis
+    options = None
+    if (dims is not None or keepdims != False):
+        options = _hash_tensor_options(dims, keepdims)
+    r0 = _Handle()
+    error = _hash_tensor(_mark(), h0, options, _byref(r0))
     if error:
         _fail(error)
     return _done(r0)
@@ -8451,6 +8527,46 @@ def max_unpool(x, indices, size):
     return _done(r0)
 
 
+_fractional_max_pool = _bind('weft_fractional_max_pool')
+_fractional_max_pool_options = _Options('fractional_max_pool', 'QPQii', 32, (('channels_first', 'bool'),), ('v', '0'))
+_fractional_max_pool_results = _results('fractional_max_pool', ('values', 'indices'))
+
+
+def fractional_max_pool(x, samples, window, size, channels_first=False):
+    """The largest element under windows whose distances are drawn, and its place, counted over the spatial
+    dimensions as one row, as i32: of equals the first. Window i of n begins at floor((i + sample) a) -
+    floor(sample a), a = (size - window) / (n - 1), the last one at the end. PyTorch's fractional_max_pool2d and
+    3d, whose _random_samples of images are across first. The gradient is to x.
+
+    x: [batch, spatial…, features], NHWC for images
+    samples: [batch, features, spatial dimensions], each from 0 to below 1: where the windows of a plane lie
+    window: size of the window in each spatial dimension
+    size: of the result in each spatial dimension, at least 1
+    channels_first: x and the result are [batch, features, spatial…], NCHW for images
+
+    Gives (values, indices).
+
+    >>> _ = wf.fractional_max_pool(wf.full((2, 7, 6, 2), 1), wf.full((2, 2, 2), 1), window=[3, 2], size=[2, 3])
+    """
+    try:
+        h0 = x._h
+        h1 = samples._h
+    except AttributeError:
+        x, samples = _operands('fractional_max_pool', (('x', 'T'), ('samples', 'T')), (x, samples,))
+        return fractional_max_pool(x, samples, window, size, channels_first=channels_first)
+    options = None
+    if channels_first != False:
+        options = _fractional_max_pool_options(channels_first)
+    p0, n0 = _ints(window, 'fractional_max_pool', 'window')
+    p1, n1 = _ints(size, 'fractional_max_pool', 'size')
+    r0 = _Handle()
+    r1 = _Handle()
+    error = _fractional_max_pool(_mark(), h0, h1, p0, n0, p1, n1, options, _byref(r0), _byref(r1))
+    if error:
+        _fail(error)
+    return _fractional_max_pool_results(_done(r0), _done(r1))
+
+
 _affine_grid = _bind('weft_affine_grid')
 _affine_grid_options = _Options('affine_grid', 'QPQii', 32, (('align_corners', 'bool'),), ('v', '0'))
 
@@ -8916,7 +9032,7 @@ _corrcoef = _bind('weft_corrcoef')
 
 
 def corrcoef(x):
-    """The correlations of variables, each a row of observations, held to -1 and 1.
+    """The correlations of variables, each a row of observations, held to -1 and 1, of complex ones both parts.
 
     x: operand
 
@@ -9002,10 +9118,11 @@ _cov_options = _Options('cov', 'QPQq', 32, (('correction', 'int'),), ('v',))
 
 
 def cov(x, counts=None, weights=None, correction=1):
-    """The covariances of variables, each a row of observations; of one variable its variance as a scalar.
+    """The covariances of variables, each a row of observations, of complex ones with conjugates; of one variable
+    its variance as a scalar.
 
     x: [variables, observations], or a row of them
-    counts: how often each observation counts; absent: once
+    counts: how often each observation counts, in the type of x's parts; absent: once
     weights: of each observation; absent: 1
     correction: taken off the count
 
@@ -9016,7 +9133,7 @@ def cov(x, counts=None, weights=None, correction=1):
         h1 = None if counts is None else counts._h
         h2 = None if weights is None else weights._h
     except AttributeError:
-        x, counts, weights = _operands('cov', (('x', 'T'), ('counts?', 'T'), ('weights?', 'T')), (x, counts, weights,))
+        x, counts, weights = _operands('cov', (('x', 'T'), ('counts?', 'W'), ('weights?', 'W')), (x, counts, weights,))
         return cov(x, counts=counts, weights=weights, correction=correction)
     options = None
     if correction != 1:
@@ -9952,6 +10069,73 @@ def ormqr(reflectors, tau, x, left_side=True, adjoint=False):
         options = _ormqr_options(left_side, adjoint)
     r0 = _Handle()
     error = _ormqr(_mark(), h0, h1, h2, options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_ldl = _bind('weft_ldl')
+_ldl_options = _Options('ldl', 'QPQii', 32, (('hermitian', 'bool'),), ('v', '0'))
+_ldl_results = _results('ldl', ('ld', 'pivots'))
+
+
+def ldl(x, hermitian=False):
+    """The decomposition of symmetric or hermitian matrices as LAPACK's sytrf and hetrf keep it: l, whose diagonal
+    of ones is left out, below the diagonal; on it d, a block of two rows being beside it, too; zeros above. A
+    pivot p above 0 says that a row, counted from 1, was exchanged with row p; two that are -p, that the second
+    of two rows was. The lower triangle is read. A matrix with an element there that is not finite has NaN
+    everywhere. f16 and bf16 are computed in f32. A gradient is UNIMPLEMENTED: solve, det and eigh have one.
+
+    x: [..., n, n]
+    hermitian: complex matrices are hermitian; else they are symmetric
+
+    Gives (ld, pivots).
+
+    >>> _ = wf.ldl(wf.full((4, 4), 1))
+    """
+    try:
+        h0 = x._h
+    except AttributeError:
+        x, = _operands('ldl', (('x', 'T'),), (x,))
+        return ldl(x, hermitian=hermitian)
+    options = None
+    if hermitian != False:
+        options = _ldl_options(hermitian)
+    r0 = _Handle()
+    r1 = _Handle()
+    error = _ldl(_mark(), h0, options, _byref(r0), _byref(r1))
+    if error:
+        return _of_floats(lambda x: ldl(x, hermitian=hermitian), error, x)
+    return _ldl_results(_done(r0), _done(r1))
+
+
+_ldl_solve = _bind('weft_ldl_solve')
+_ldl_solve_options = _Options('ldl_solve', 'QPQii', 32, (('hermitian', 'bool'),), ('v', '0'))
+
+
+def ldl_solve(ld, pivots, b, hermitian=False):
+    """Solves a x = b for x, given ldl's factors and pivots of a. Pivots that no decomposition gives make NaN. The
+    gradient is to b; one to ld is UNIMPLEMENTED.
+
+    ld: [..., n, n], ldl's first result
+    pivots: [..., n], ldl's second result
+    b: [..., n, k]
+    hermitian: complex matrices are hermitian; else they are symmetric
+
+    >>> _ = wf.ldl_solve(wf.full((3, 3), 1), wf.full((3,), 1, dtype='i32'), wf.full((3, 2), 1))
+    """
+    try:
+        h0 = ld._h
+        h1 = pivots._h
+        h2 = b._h
+    except AttributeError:
+        ld, pivots, b = _operands('ldl_solve', (('ld', 'T'), ('pivots', 'I'), ('b', 'T')), (ld, pivots, b,))
+        return ldl_solve(ld, pivots, b, hermitian=hermitian)
+    options = None
+    if hermitian != False:
+        options = _ldl_solve_options(hermitian)
+    r0 = _Handle()
+    error = _ldl_solve(_mark(), h0, h1, h2, options, _byref(r0))
     if error:
         _fail(error)
     return _done(r0)
@@ -11565,39 +11749,40 @@ def amp_update_scale(scale, tracker, found, growth_factor=2, backoff_factor=0.5,
 
 __all__ = (
     'abs', 'acos', 'acosh', 'adaptive_avg_pool', 'adaptive_max_pool', 'add',
-    'addcdiv', 'addcmul', 'addmm', 'affine_grid', 'all', 'allclose',
-    'aminmax', 'amp_non_finite_check_and_unscale', 'amp_update_scale', 'angle', 'any', 'arange',
-    'argmax', 'argmin', 'argsort', 'as_strided', 'as_strided_scatter', 'asin',
-    'asinh', 'atan', 'atan2', 'atanh', 'avg_pool', 'batch_norm',
-    'batch_norm_grad', 'batch_norm_inference', 'batch_norm_running', 'batch_norm_training', 'bce', 'bce_with_logits',
-    'bernoulli', 'bernoulli_of', 'bessel_i0', 'bessel_i0e', 'bessel_i1', 'bessel_i1e',
-    'bessel_j0', 'bessel_j1', 'bessel_k0', 'bessel_k0e', 'bessel_k1', 'bessel_k1e',
-    'bessel_y0', 'bessel_y1', 'beta', 'bincount', 'binomial', 'bitcast_convert',
-    'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor', 'block_diag', 'boolean_mask_static',
-    'broadcast_in_dim', 'broadcast_to', 'cartesian_prod', 'categorical', 'cauchy', 'cbrt',
-    'cdist', 'ceil', 'celu', 'channel_shuffle', 'cholesky', 'cholesky_inverse',
-    'cholesky_solve', 'clamp', 'clip', 'clz', 'col2im', 'combinations',
-    'compare', 'complex', 'concatenate', 'cond', 'conj', 'conv',
-    'conv_transpose', 'convert', 'convolution', 'copysign', 'corrcoef', 'cos',
-    'cosh', 'cosine_embedding', 'cosine_similarity', 'count_nonzero', 'cov', 'cross',
-    'cross_entropy', 'ctc_loss', 'cummax', 'cummin', 'cumprod', 'cumsum',
-    'cumulative_trapezoid', 'deg2rad', 'det', 'diag', 'diag_embed', 'diagonal',
-    'diagonal_scatter', 'diff', 'digamma', 'dirichlet', 'div', 'dot_general',
-    'dropout', 'dynamic_slice', 'dynamic_update_slice', 'eig', 'eigh', 'eigvals',
-    'eigvalsh', 'einsum', 'elu', 'embedding', 'embedding_bag', 'entr',
-    'eq', 'erf', 'erf_inv', 'erfc', 'erfcx', 'exp',
-    'exp2', 'expand_dims', 'expm1', 'exponential', 'eye', 'fft',
-    'flatten', 'floor', 'floor_divide', 'fmax', 'fmin', 'frac',
-    'frexp', 'full', 'gamma', 'gather', 'gaussian_nll', 'gcd',
-    'ge', 'gelu', 'geometric', 'geqrf', 'glu', 'grid_sample',
-    'group_norm', 'gru', 'gt', 'gumbel', 'hardshrink', 'hardsigmoid',
-    'hardswish', 'hardtanh', 'heaviside', 'hinge_embedding', 'histc', 'histogram',
-    'householder_product', 'huber', 'hypot', 'igamma', 'igammac', 'im2col',
-    'imag', 'index', 'index_add', 'index_copy', 'index_fill', 'index_put',
-    'index_reduce', 'instance_norm', 'integer_pow', 'inv', 'iota', 'is_finite',
-    'is_inf', 'is_nan', 'is_neg_inf', 'is_pos_inf', 'isclose', 'isin',
-    'kl_div', 'kron', 'kthvalue', 'l1', 'laplace', 'layer_norm',
-    'lcm', 'ldexp', 'le', 'leaky_relu', 'lerp', 'lgamma',
+    'addcdiv', 'addcmul', 'addmm', 'affine_grid', 'airy_ai', 'airy_ai_slope',
+    'all', 'allclose', 'aminmax', 'amp_non_finite_check_and_unscale', 'amp_update_scale', 'angle',
+    'any', 'arange', 'argmax', 'argmin', 'argsort', 'as_strided',
+    'as_strided_scatter', 'asin', 'asinh', 'atan', 'atan2', 'atanh',
+    'avg_pool', 'batch_norm', 'batch_norm_grad', 'batch_norm_inference', 'batch_norm_running', 'batch_norm_training',
+    'bce', 'bce_with_logits', 'bernoulli', 'bernoulli_of', 'bessel_i0', 'bessel_i0e',
+    'bessel_i1', 'bessel_i1e', 'bessel_j0', 'bessel_j1', 'bessel_k0', 'bessel_k0e',
+    'bessel_k1', 'bessel_k1e', 'bessel_y0', 'bessel_y1', 'beta', 'bincount',
+    'binomial', 'bitcast_convert', 'bitwise_and', 'bitwise_not', 'bitwise_or', 'bitwise_xor',
+    'block_diag', 'boolean_mask_static', 'broadcast_in_dim', 'broadcast_to', 'cartesian_prod', 'categorical',
+    'cauchy', 'cbrt', 'cdist', 'ceil', 'celu', 'channel_shuffle',
+    'cholesky', 'cholesky_inverse', 'cholesky_solve', 'clamp', 'clip', 'clz',
+    'col2im', 'combinations', 'compare', 'complex', 'concatenate', 'cond',
+    'conj', 'conv', 'conv_transpose', 'convert', 'convolution', 'copysign',
+    'corrcoef', 'cos', 'cosh', 'cosine_embedding', 'cosine_similarity', 'count_nonzero',
+    'cov', 'cross', 'cross_entropy', 'ctc_loss', 'cummax', 'cummin',
+    'cumprod', 'cumsum', 'cumulative_trapezoid', 'deg2rad', 'det', 'diag',
+    'diag_embed', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dirichlet',
+    'div', 'dot_general', 'dropout', 'dynamic_slice', 'dynamic_update_slice', 'eig',
+    'eigh', 'eigvals', 'eigvalsh', 'einsum', 'elu', 'embedding',
+    'embedding_bag', 'entr', 'eq', 'erf', 'erf_inv', 'erfc',
+    'erfcx', 'exp', 'exp2', 'expand_dims', 'expm1', 'exponential',
+    'eye', 'fft', 'flatten', 'floor', 'floor_divide', 'fmax',
+    'fmin', 'frac', 'fractional_max_pool', 'frexp', 'full', 'gamma',
+    'gather', 'gaussian_nll', 'gcd', 'ge', 'gelu', 'geometric',
+    'geqrf', 'glu', 'grid_sample', 'group_norm', 'gru', 'gt',
+    'gumbel', 'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh', 'hash_tensor',
+    'heaviside', 'hinge_embedding', 'histc', 'histogram', 'householder_product', 'huber',
+    'hypot', 'igamma', 'igammac', 'im2col', 'imag', 'index',
+    'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'instance_norm',
+    'integer_pow', 'inv', 'iota', 'is_finite', 'is_inf', 'is_nan',
+    'is_neg_inf', 'is_pos_inf', 'isclose', 'isin', 'kl_div', 'kron',
+    'kthvalue', 'l1', 'laplace', 'layer_norm', 'lcm', 'ldexp',
+    'ldl', 'ldl_solve', 'le', 'leaky_relu', 'lerp', 'lgamma',
     'linear', 'linspace', 'local_response_norm', 'log', 'log10', 'log1p',
     'log2', 'log_ndtr', 'log_normal', 'log_softmax', 'logaddexp', 'logaddexp2',
     'logcumsumexp', 'logdet', 'logical_and', 'logical_not', 'logical_or', 'logical_xor',
@@ -11663,35 +11848,36 @@ METHODS = (
     'atan', 'erfc', 'lgamma', 'digamma', 'polygamma', 'zeta',
     'bessel_i0e', 'bessel_i1e', 'bessel_i0', 'bessel_i1', 'bessel_j0', 'bessel_j1',
     'bessel_y0', 'bessel_y1', 'bessel_k0', 'bessel_k1', 'bessel_k0e', 'bessel_k1e',
-    'erfcx', 'ndtr', 'ndtri', 'log_ndtr', 'igamma', 'igammac',
-    'mvlgamma', 'gcd', 'lcm', 'frexp', 'orthogonal_polynomial', 'polar',
-    'addcdiv', 'addcmul', 'allclose', 'angle', 'copysign', 'deg2rad',
-    'entr', 'floor_divide', 'fmax', 'fmin', 'frac', 'heaviside',
-    'hypot', 'is_inf', 'is_neg_inf', 'is_pos_inf', 'isclose', 'ldexp',
-    'lerp', 'log10', 'logaddexp', 'logaddexp2', 'logical_and', 'logical_not',
-    'logical_or', 'logical_xor', 'logit', 'masked_fill', 'mod', 'nan_to_num',
-    'nextafter', 'rad2deg', 'reciprocal', 'round_decimals', 'signbit', 'sinc',
-    'trunc_divide', 'xlog1py', 'xlogy', 'celu', 'glu', 'hardshrink',
-    'hardsigmoid', 'hardswish', 'hardtanh', 'logsigmoid', 'mish', 'prelu',
-    'selu', 'softmin', 'softplus_beta', 'softshrink', 'softsign', 'tanhshrink',
-    'threshold', 'bce', 'bce_with_logits', 'gaussian_nll', 'hinge_embedding', 'huber',
-    'kl_div', 'l1', 'margin_ranking', 'pairwise_distance', 'poisson_nll', 'smooth_l1',
-    'soft_margin', 'triplet_margin', 'aminmax', 'count_nonzero', 'kthvalue', 'median',
-    'nanmean', 'nansum', 'norm', 'quantile', 'nanquantile', 'std_mean',
-    'trace', 'var_mean', 'as_strided', 'as_strided_scatter', 'diag', 'diag_embed',
-    'diagonal', 'diagonal_scatter', 'index', 'index_add', 'index_copy', 'index_fill',
-    'index_put', 'index_reduce', 'masked_scatter', 'movedim', 'put', 'repeat_interleave_static',
-    'rot90', 'scatter_reduce', 'select_scatter', 'slice_scatter', 'take_along_axis', 'unfold',
-    'adaptive_avg_pool', 'adaptive_max_pool', 'col2im', 'im2col', 'lp_pool', 'max_pool_with_indices',
-    'max_unpool', 'affine_grid', 'channel_shuffle', 'grid_sample', 'group_norm', 'instance_norm',
-    'local_response_norm', 'pad_circular', 'pad_reflect', 'pad_replicate', 'pixel_shuffle', 'pixel_unshuffle',
-    'resize', 'addmm', 'cdist', 'pdist', 'ragged_dot', 'corrcoef',
-    'cosine_embedding', 'cosine_similarity', 'cov', 'cross', 'cumulative_trapezoid', 'histc',
-    'kron', 'logcumsumexp', 'matrix_power', 'multi_margin', 'multilabel_margin', 'multilabel_soft_margin',
-    'nanmedian', 'nll', 'renorm', 'soft_cross_entropy', 'trapezoid', 'vander',
-    'vecdot', 'lu', 'qr', 'eigh', 'eigvalsh', 'svd',
-    'svdvals', 'eig', 'eigvals', 'solve', 'inv', 'det',
-    'slogdet', 'logdet', 'lu_solve', 'geqrf', 'ormqr', 'batch_norm_running',
+    'airy_ai', 'airy_ai_slope', 'erfcx', 'ndtr', 'ndtri', 'log_ndtr',
+    'igamma', 'igammac', 'mvlgamma', 'gcd', 'lcm', 'frexp',
+    'orthogonal_polynomial', 'polar', 'addcdiv', 'addcmul', 'allclose', 'angle',
+    'copysign', 'deg2rad', 'entr', 'floor_divide', 'fmax', 'fmin',
+    'frac', 'heaviside', 'hypot', 'is_inf', 'is_neg_inf', 'is_pos_inf',
+    'isclose', 'ldexp', 'lerp', 'log10', 'logaddexp', 'logaddexp2',
+    'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'masked_fill',
+    'mod', 'nan_to_num', 'nextafter', 'rad2deg', 'reciprocal', 'round_decimals',
+    'signbit', 'sinc', 'trunc_divide', 'xlog1py', 'xlogy', 'celu',
+    'glu', 'hardshrink', 'hardsigmoid', 'hardswish', 'hardtanh', 'logsigmoid',
+    'mish', 'prelu', 'selu', 'softmin', 'softplus_beta', 'softshrink',
+    'softsign', 'tanhshrink', 'threshold', 'bce', 'bce_with_logits', 'gaussian_nll',
+    'hinge_embedding', 'huber', 'kl_div', 'l1', 'margin_ranking', 'pairwise_distance',
+    'poisson_nll', 'smooth_l1', 'soft_margin', 'triplet_margin', 'aminmax', 'count_nonzero',
+    'hash_tensor', 'kthvalue', 'median', 'nanmean', 'nansum', 'norm',
+    'quantile', 'nanquantile', 'std_mean', 'trace', 'var_mean', 'as_strided',
+    'as_strided_scatter', 'diag', 'diag_embed', 'diagonal', 'diagonal_scatter', 'index',
+    'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'masked_scatter',
+    'movedim', 'put', 'repeat_interleave_static', 'rot90', 'scatter_reduce', 'select_scatter',
+    'slice_scatter', 'take_along_axis', 'unfold', 'adaptive_avg_pool', 'adaptive_max_pool', 'col2im',
+    'im2col', 'lp_pool', 'max_pool_with_indices', 'max_unpool', 'fractional_max_pool', 'affine_grid',
+    'channel_shuffle', 'grid_sample', 'group_norm', 'instance_norm', 'local_response_norm', 'pad_circular',
+    'pad_reflect', 'pad_replicate', 'pixel_shuffle', 'pixel_unshuffle', 'resize', 'addmm',
+    'cdist', 'pdist', 'ragged_dot', 'corrcoef', 'cosine_embedding', 'cosine_similarity',
+    'cov', 'cross', 'cumulative_trapezoid', 'histc', 'kron', 'logcumsumexp',
+    'matrix_power', 'multi_margin', 'multilabel_margin', 'multilabel_soft_margin', 'nanmedian', 'nll',
+    'renorm', 'soft_cross_entropy', 'trapezoid', 'vander', 'vecdot', 'lu',
+    'qr', 'eigh', 'eigvalsh', 'svd', 'svdvals', 'eig',
+    'eigvals', 'solve', 'inv', 'det', 'slogdet', 'logdet',
+    'lu_solve', 'geqrf', 'ormqr', 'ldl', 'ldl_solve', 'batch_norm_running',
     'pinv', 'lstsq', 'matrix_rank', 'matrix_norm', 'cond', 'cholesky_solve',
     'cholesky_inverse', 'matrix_exp', 'householder_product', 'tensorsolve', 'tensorinv', 'ctc_loss',
     'embedding_bag', 'gru', 'histogram', 'lstm', 'most_frequent', 'multi_head_attention',
@@ -11833,6 +12019,8 @@ FAST = {
     'bessel_k1': (1, 1),
     'bessel_k0e': (1, 1),
     'bessel_k1e': (1, 1),
+    'airy_ai': (1, 1),
+    'airy_ai_slope': (1, 1),
     'erfcx': (1, 1),
     'ndtr': (1, 1),
     'ndtri': (1, 1),
@@ -11909,6 +12097,7 @@ FAST = {
     'soft_margin': (2, 2),
     'triplet_margin': (3, 3),
     'count_nonzero': (1, 1),
+    'hash_tensor': (1, 1),
     'nanmean': (1, 1),
     'nansum': (1, 1),
     'norm': (1, 1),
@@ -11957,6 +12146,7 @@ FAST = {
     'logdet': (1, 1),
     'lu_solve': (3, 3),
     'ormqr': (3, 3),
+    'ldl_solve': (3, 3),
     'pinv': (1, 1),
     'matrix_rank': (1, 1),
     'matrix_norm': (1, 1),

@@ -137,6 +137,7 @@ void weft_soft_margin_opts_init(void* options, size_t size) noexcept { weft::c_a
 void weft_triplet_margin_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_aminmax_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_count_nonzero_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_hash_tensor_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_kthvalue_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_median_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_nanmean_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
@@ -169,6 +170,7 @@ void weft_col2im_opts_init(void* options, size_t size) noexcept { weft::c_api::I
 void weft_im2col_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_lp_pool_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_max_pool_with_indices_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_fractional_max_pool_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_affine_grid_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_grid_sample_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_group_norm_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
@@ -201,6 +203,8 @@ void weft_svd_opts_init(void* options, size_t size) noexcept { weft::c_api::Init
 void weft_solve_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_lu_solve_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_ormqr_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_ldl_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_ldl_solve_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_batch_norm_running_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_pinv_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_lstsq_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }

@@ -23,6 +23,14 @@ weft_error* weft_bessel_k1e(weft_context* ctx, weft_tensor* x, weft_tensor** out
   return weft::c_api::RecordPlain(weft::ops::kOp_bessel_k1e, ctx, {x}, out);
 }
 
+weft_error* weft_airy_ai(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_airy_ai, ctx, {x}, out);
+}
+
+weft_error* weft_airy_ai_slope(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_airy_ai_slope, ctx, {x}, out);
+}
+
 weft_error* weft_erfcx(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
   return weft::c_api::RecordPlain(weft::ops::kOp_erfcx, ctx, {x}, out);
 }
@@ -356,14 +364,6 @@ weft_error* weft_hardshrink(weft_context* ctx, weft_tensor* x, const weft_hardsh
     if (o.present & WEFT_HARDSHRINK_HAS_LAMBD) call.SetDouble(0, o.lambd);
     return call.Record({out});
   });
-}
-
-weft_error* weft_hardsigmoid(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
-  return weft::c_api::RecordPlain(weft::ops::kOp_hardsigmoid, ctx, {x}, out);
-}
-
-weft_error* weft_hardswish(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
-  return weft::c_api::RecordPlain(weft::ops::kOp_hardswish, ctx, {x}, out);
 }
 
 }  // extern "C"

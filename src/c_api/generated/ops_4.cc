@@ -7,6 +7,14 @@
 
 extern "C" {
 
+weft_error* weft_hardsigmoid(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_hardsigmoid, ctx, {x}, out);
+}
+
+weft_error* weft_hardswish(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_hardswish, ctx, {x}, out);
+}
+
 weft_error* weft_hardtanh(weft_context* ctx, weft_tensor* x, const weft_hardtanh_opts* opts,
                           weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {
@@ -325,6 +333,20 @@ weft_error* weft_count_nonzero(weft_context* ctx, weft_tensor* x, const weft_cou
     call.CheckPresent(o.present, 3u);
     if (o.present & WEFT_COUNT_NONZERO_HAS_DIMS) call.SetInts(0, o.dims, o.dims_count);
     if (o.present & WEFT_COUNT_NONZERO_HAS_KEEPDIMS) call.SetBool(1, o.keepdims);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_hash_tensor(weft_context* ctx, weft_tensor* x, const weft_hash_tensor_opts* opts,
+                             weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_hash_tensor, ctx);
+    call.Operand(x);
+    weft_hash_tensor_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_hash_tensor_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_HASH_TENSOR_HAS_DIMS) call.SetInts(0, o.dims, o.dims_count);
+    if (o.present & WEFT_HASH_TENSOR_HAS_KEEPDIMS) call.SetBool(1, o.keepdims);
     return call.Record({out});
   });
 }
@@ -764,45 +786,6 @@ weft_error* weft_slice_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* s
     if (o.present & WEFT_SLICE_SCATTER_HAS_START) call.SetInt(1, o.start);
     if (o.present & WEFT_SLICE_SCATTER_HAS_LIMIT) call.SetInt(2, o.limit);
     if (o.present & WEFT_SLICE_SCATTER_HAS_STEP) call.SetInt(3, o.step);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_take_along_axis(weft_context* ctx, weft_tensor* x, weft_tensor* indices,
-                                 const weft_take_along_axis_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_take_along_axis, ctx);
-    call.Operand(x);
-    call.Operand(indices);
-    weft_take_along_axis_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_take_along_axis_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_TAKE_ALONG_AXIS_HAS_AXIS) call.SetInt(0, o.axis);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_unfold(weft_context* ctx, weft_tensor* x, int64_t size, const weft_unfold_opts* opts,
-                        weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_unfold, ctx);
-    call.Operand(x);
-    call.SetInt(0, size);
-    weft_unfold_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_unfold_opts", &o));
-    call.CheckPresent(o.present, 3u);
-    if (o.present & WEFT_UNFOLD_HAS_STEP) call.SetInt(1, o.step);
-    if (o.present & WEFT_UNFOLD_HAS_AXIS) call.SetInt(2, o.axis);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_adaptive_avg_pool(weft_context* ctx, weft_tensor* x, const int64_t* size, size_t size_count,
-                                   weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_adaptive_avg_pool, ctx);
-    call.Operand(x);
-    call.SetInts(0, size, size_count);
     return call.Record({out});
   });
 }

@@ -7,6 +7,45 @@
 
 extern "C" {
 
+weft_error* weft_take_along_axis(weft_context* ctx, weft_tensor* x, weft_tensor* indices,
+                                 const weft_take_along_axis_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_take_along_axis, ctx);
+    call.Operand(x);
+    call.Operand(indices);
+    weft_take_along_axis_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_take_along_axis_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_TAKE_ALONG_AXIS_HAS_AXIS) call.SetInt(0, o.axis);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_unfold(weft_context* ctx, weft_tensor* x, int64_t size, const weft_unfold_opts* opts,
+                        weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_unfold, ctx);
+    call.Operand(x);
+    call.SetInt(0, size);
+    weft_unfold_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_unfold_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_UNFOLD_HAS_STEP) call.SetInt(1, o.step);
+    if (o.present & WEFT_UNFOLD_HAS_AXIS) call.SetInt(2, o.axis);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_adaptive_avg_pool(weft_context* ctx, weft_tensor* x, const int64_t* size, size_t size_count,
+                                   weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_adaptive_avg_pool, ctx);
+    call.Operand(x);
+    call.SetInts(0, size, size_count);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_adaptive_max_pool(weft_context* ctx, weft_tensor* x, const int64_t* size, size_t size_count,
                                    weft_tensor** out_values, weft_tensor** out_indices) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {
@@ -97,6 +136,24 @@ weft_error* weft_max_unpool(weft_context* ctx, weft_tensor* x, weft_tensor* indi
     call.Operand(indices);
     call.SetInts(0, size, size_count);
     return call.Record({out});
+  });
+}
+
+weft_error* weft_fractional_max_pool(weft_context* ctx, weft_tensor* x, weft_tensor* samples, const int64_t* window,
+                                     size_t window_count, const int64_t* size, size_t size_count,
+                                     const weft_fractional_max_pool_opts* opts, weft_tensor** out_values,
+                                     weft_tensor** out_indices) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_fractional_max_pool, ctx);
+    call.Operand(x);
+    call.Operand(samples);
+    call.SetInts(0, window, window_count);
+    call.SetInts(1, size, size_count);
+    weft_fractional_max_pool_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_fractional_max_pool_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_FRACTIONAL_MAX_POOL_HAS_CHANNELS_FIRST) call.SetBool(2, o.channels_first);
+    return call.RecordSome({out_values, out_indices});
   });
 }
 
@@ -696,66 +753,6 @@ weft_error* weft_lu_solve(weft_context* ctx, weft_tensor* lu, weft_tensor* permu
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_lu_solve_opts", &o));
     call.CheckPresent(o.present, 1u);
     if (o.present & WEFT_LU_SOLVE_HAS_TRANSPOSE_A) call.SetEnum(0, o.transpose_a);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_geqrf(weft_context* ctx, weft_tensor* x, weft_tensor** out_reflectors,
-                       weft_tensor** out_tau) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_geqrf, ctx);
-    call.Operand(x);
-    return call.RecordSome({out_reflectors, out_tau});
-  });
-}
-
-weft_error* weft_ormqr(weft_context* ctx, weft_tensor* reflectors, weft_tensor* tau, weft_tensor* x,
-                       const weft_ormqr_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_ormqr, ctx);
-    call.Operand(reflectors);
-    call.Operand(tau);
-    call.Operand(x);
-    weft_ormqr_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_ormqr_opts", &o));
-    call.CheckPresent(o.present, 3u);
-    if (o.present & WEFT_ORMQR_HAS_LEFT_SIDE) call.SetBool(0, o.left_side);
-    if (o.present & WEFT_ORMQR_HAS_ADJOINT) call.SetBool(1, o.adjoint);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_batch_norm_running(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset,
-                                    weft_tensor* running_mean, weft_tensor* running_variance,
-                                    const weft_batch_norm_running_opts* opts, weft_tensor** out_result,
-                                    weft_tensor** out_running_mean, weft_tensor** out_running_variance) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_batch_norm_running, ctx);
-    call.Operand(x);
-    call.Operand(scale);
-    call.Operand(offset);
-    call.Operand(running_mean);
-    call.Operand(running_variance);
-    weft_batch_norm_running_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_batch_norm_running_opts", &o));
-    call.CheckPresent(o.present, 7u);
-    if (o.present & WEFT_BATCH_NORM_RUNNING_HAS_AXIS) call.SetInt(0, o.axis);
-    if (o.present & WEFT_BATCH_NORM_RUNNING_HAS_EPSILON) call.SetDouble(1, o.epsilon);
-    if (o.present & WEFT_BATCH_NORM_RUNNING_HAS_MOMENTUM) call.SetDouble(2, o.momentum);
-    return call.RecordSome({out_result, out_running_mean, out_running_variance});
-  });
-}
-
-weft_error* weft_pinv(weft_context* ctx, weft_tensor* x, const weft_pinv_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_pinv, ctx);
-    call.Operand(x);
-    weft_pinv_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_pinv_opts", &o));
-    call.CheckPresent(o.present, 7u);
-    if (o.present & WEFT_PINV_HAS_RTOL) call.SetDouble(0, o.rtol);
-    if (o.present & WEFT_PINV_HAS_ATOL) call.SetDouble(1, o.atol);
-    if (o.present & WEFT_PINV_HAS_HERMITIAN) call.SetBool(2, o.hermitian);
     return call.Record({out});
   });
 }

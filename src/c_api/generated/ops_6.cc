@@ -7,6 +7,94 @@
 
 extern "C" {
 
+weft_error* weft_geqrf(weft_context* ctx, weft_tensor* x, weft_tensor** out_reflectors,
+                       weft_tensor** out_tau) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_geqrf, ctx);
+    call.Operand(x);
+    return call.RecordSome({out_reflectors, out_tau});
+  });
+}
+
+weft_error* weft_ormqr(weft_context* ctx, weft_tensor* reflectors, weft_tensor* tau, weft_tensor* x,
+                       const weft_ormqr_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_ormqr, ctx);
+    call.Operand(reflectors);
+    call.Operand(tau);
+    call.Operand(x);
+    weft_ormqr_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_ormqr_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_ORMQR_HAS_LEFT_SIDE) call.SetBool(0, o.left_side);
+    if (o.present & WEFT_ORMQR_HAS_ADJOINT) call.SetBool(1, o.adjoint);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_ldl(weft_context* ctx, weft_tensor* x, const weft_ldl_opts* opts, weft_tensor** out_ld,
+                     weft_tensor** out_pivots) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_ldl, ctx);
+    call.Operand(x);
+    weft_ldl_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_ldl_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_LDL_HAS_HERMITIAN) call.SetBool(0, o.hermitian);
+    return call.RecordSome({out_ld, out_pivots});
+  });
+}
+
+weft_error* weft_ldl_solve(weft_context* ctx, weft_tensor* ld, weft_tensor* pivots, weft_tensor* b,
+                           const weft_ldl_solve_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_ldl_solve, ctx);
+    call.Operand(ld);
+    call.Operand(pivots);
+    call.Operand(b);
+    weft_ldl_solve_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_ldl_solve_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_LDL_SOLVE_HAS_HERMITIAN) call.SetBool(0, o.hermitian);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_batch_norm_running(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset,
+                                    weft_tensor* running_mean, weft_tensor* running_variance,
+                                    const weft_batch_norm_running_opts* opts, weft_tensor** out_result,
+                                    weft_tensor** out_running_mean, weft_tensor** out_running_variance) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_batch_norm_running, ctx);
+    call.Operand(x);
+    call.Operand(scale);
+    call.Operand(offset);
+    call.Operand(running_mean);
+    call.Operand(running_variance);
+    weft_batch_norm_running_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_batch_norm_running_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_BATCH_NORM_RUNNING_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_BATCH_NORM_RUNNING_HAS_EPSILON) call.SetDouble(1, o.epsilon);
+    if (o.present & WEFT_BATCH_NORM_RUNNING_HAS_MOMENTUM) call.SetDouble(2, o.momentum);
+    return call.RecordSome({out_result, out_running_mean, out_running_variance});
+  });
+}
+
+weft_error* weft_pinv(weft_context* ctx, weft_tensor* x, const weft_pinv_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_pinv, ctx);
+    call.Operand(x);
+    weft_pinv_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_pinv_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_PINV_HAS_RTOL) call.SetDouble(0, o.rtol);
+    if (o.present & WEFT_PINV_HAS_ATOL) call.SetDouble(1, o.atol);
+    if (o.present & WEFT_PINV_HAS_HERMITIAN) call.SetBool(2, o.hermitian);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_lstsq(weft_context* ctx, weft_tensor* a, weft_tensor* b, const weft_lstsq_opts* opts,
                        weft_tensor** out_solution, weft_tensor** out_residuals, weft_tensor** out_rank,
                        weft_tensor** out_singular_values) noexcept {

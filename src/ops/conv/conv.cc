@@ -7,8 +7,9 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kNumber, "[batch, spatial…, features], NHWC for images"},
-                                    {"w", kNumber, "[window…, features / groups, output features], HWIO for images"}};
+constexpr OperandDef kOperands[] = {
+    {"x", kNumber | kC, "[batch, spatial…, features], NHWC for images"},
+    {"w", kNumber | kC, "[window…, features / groups, output features], HWIO for images"}};
 constexpr AttrDef kAttrs[] = {
     {"strides", AttrType::kInts, "step of the window in each spatial dimension; absent: 1"},
     {"padding", AttrType::kEnum, "valid: none; same: ceil(in / stride) outputs; explicit: see pads", false, "valid",

@@ -7,8 +7,9 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kNumber, "[batch, spatial…, features], NHWC for images"},
-                                    {"w", kNumber, "[window…, features / groups, output features], HWIO for images"}};
+constexpr OperandDef kOperands[] = {
+    {"x", kNumber | kC, "[batch, spatial…, features], NHWC for images"},
+    {"w", kNumber | kC, "[window…, features / groups, output features], HWIO for images"}};
 constexpr AttrDef kAttrs[] = {
     {"strides", AttrType::kInts, "output pixels between the windows of neighbouring pixels; absent: 1"},
     {"pads", AttrType::kInts, "cut off before and after each spatial dimension: [low0, high0, low1, …]; absent: 0"},

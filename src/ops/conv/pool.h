@@ -1,6 +1,7 @@
 // max_pool, avg_pool and their kin share these: windows over the spatial dimensions of channels-last data.
 #pragma once
 
+#include "absl/functional/function_ref.h"
 #include "src/ops/conv/channels.h"
 #include "src/ops/conv/window.h"
 
@@ -30,7 +31,17 @@ ir::Attrs PoolAttrs(std::span<const Window> windows, Reducer reducer);
 absl::StatusOr<ir::Attrs> PoolAttrs(const ir::OpDef& op, const ir::Attrs& attrs, const Dims& x, Reducer reducer);
 absl::Status InferPool(const ir::InferCall& call, ir::Types* results);
 
+// Checks that the places of spatial dimensions, counted as one row, are i32.
+absl::Status CheckPlaces(std::span<const int64_t> spatial);
+
+// Functions that give the elements under the windows of a spatial dimension, x with its axis replaced by [out, window], and where they
+// lie along it, in that shape.
+using TakeFn = absl::FunctionRef<ir::Value(const ir::Value& x, size_t dimension)>;
+using PlaceFn = absl::FunctionRef<ir::Value(const Dims& dims, size_t dimension)>;
 // The largest elements and where each is, counted over the spatial dimensions as one row.
+absl::Status LargestOf(ir::Builder& b, const ir::Value& x, size_t spatial, TakeFn take, PlaceFn places,
+                       ir::Value* values, ir::Value* indices);
+// The same of windows that are known.
 absl::Status LargestUnder(ir::Builder& b, const ir::Value& x, std::span<const Window> windows, ir::Value* values,
                           ir::Value* indices);
 

@@ -10,15 +10,23 @@ namespace weft::ops {
 
 using namespace ir;
 
-namespace {
+absl::Status CheckPlaces(std::span<const int64_t> spatial) {
+  int64_t count = 1;
+  for (const int64_t size : spatial) {
+    if (size > 0 && count > INT32_MAX / size) return UserError("the spatial dimensions have too many places for i32");
+    count *= size;
+  }
+  return absl::OkStatus();
+}
 
 // One dimension after the other, the last one first: of equals the first one is found, as by going over the elements in their order.
-absl::Status LargestOf(Builder& b, const Value& x, std::span<const Taps> taps, Value* values, Value* indices) {
+absl::Status LargestOf(Builder& b, const Value& x, size_t spatial, TakeFn take, PlaceFn places, Value* values,
+                       Value* indices) {
   Value best = x, place;
   int64_t inner = 1;
-  for (size_t d = taps.size(); d-- > 0 && b.ok();) {
+  for (size_t d = spatial; d-- > 0 && b.ok();) {
     const int64_t axis = static_cast<int64_t>(d) + 1, in = best.dims()[axis];
-    const Value under = TakeTaps(b, best, axis, taps[d]);
+    const Value under = take(best, d);
     if (!under) return b.status();
     const Value at = Call(b, kOp_argmax, {under}, {axis + 1, int64_t{1}});
     const auto chosen = [&](const Value& from) {
@@ -28,16 +36,29 @@ absl::Status LargestOf(Builder& b, const Value& x, std::span<const Taps> taps, V
       return one ? Reshape(b, one, dims) : one;
     };
     best = chosen(under);
-    // The coordinate: the window's own table at what was chosen.
-    HostTensor table(DType::kI32, {taps[d].out, taps[d].count});
-    for (size_t i = 0; i < taps[d].index.size(); ++i) table.SetInt(static_cast<int64_t>(i), taps[d].index[i] * inner);
-    const Value mine = chosen(BroadcastInDim(b, Constant(b, std::move(table)), under.dims(), {axis, axis + 1}));
-    place = place ? Add(b, mine, chosen(TakeTaps(b, place, axis, taps[d]))) : mine;
+    Value mine = chosen(places(under.dims(), d));
+    if (inner != 1) mine = Mul(b, mine, static_cast<double>(inner));
+    place = place ? Add(b, mine, chosen(take(place, d))) : mine;
     inner *= in;
   }
   *values = best;
   *indices = place;
   return b.status();
+}
+
+namespace {
+
+absl::Status LargestOfTaps(Builder& b, const Value& x, std::span<const Taps> taps, Value* values, Value* indices) {
+  const auto take = [&](const Value& from, size_t d) {
+    return TakeTaps(b, from, static_cast<int64_t>(d) + 1, taps[d]);
+  };
+  const auto places = [&](const Dims& dims, size_t d) {
+    HostTensor table(DType::kI32, {taps[d].out, taps[d].count});
+    for (size_t i = 0; i < taps[d].index.size(); ++i) table.SetInt(static_cast<int64_t>(i), taps[d].index[i]);
+    const int64_t axis = static_cast<int64_t>(d) + 1;
+    return BroadcastInDim(b, Constant(b, std::move(table)), dims, {axis, axis + 1});
+  };
+  return LargestOf(b, x, taps.size(), take, places, values, indices);
 }
 
 }  // namespace
@@ -48,7 +69,7 @@ absl::Status LargestUnder(Builder& b, const Value& x, std::span<const Window> wi
     WEFT_ASSIGN_OR_RETURN(Taps found, WindowTaps(w.in, w.out(), w.size, w.stride, w.dilation, w.low));
     taps.push_back(std::move(found));
   }
-  return LargestOf(b, x, taps, values, indices);
+  return LargestOfTaps(b, x, taps, values, indices);
 }
 
 namespace {
@@ -70,14 +91,6 @@ constexpr OperandDef kPooled[] = {{"x", kF, "[batch, spatial…, features]"},
                                   {"indices", kI, "where each element goes, of x's shape", false, false, 'I'}};
 constexpr std::string_view kPlaces[] = {"values", "indices"};
 
-absl::Status CheckPlaces(std::span<const int64_t> spatial) {
-  int64_t count = 1;
-  for (const int64_t size : spatial) {
-    if (size > 0 && count > INT32_MAX / size) return UserError("the spatial dimensions have too many places for i32");
-    count *= size;
-  }
-  return absl::OkStatus();
-}
 std::span<const int64_t> Spatial(const Dims& dims) {
   return std::span<const int64_t>(dims).subspan(1, dims.size() - 2);
 }
@@ -152,7 +165,7 @@ absl::Status ExpandAdaptiveMax(const ExpandCall& call, std::span<Value> results)
     results[1] = Full(call.b, DType::kI32, dims, 0);
     return absl::OkStatus();
   }
-  return LargestOf(call.b, x, taps, &results[0], &results[1]);
+  return LargestOfTaps(call.b, x, taps, &results[0], &results[1]);
 }
 
 absl::Status InferUnpool(const InferCall& call, Types* results) {

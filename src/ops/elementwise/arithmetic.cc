@@ -18,8 +18,9 @@ constexpr OperandDef kOrdered[] = {{"x", kAnyType, "first operand"}, {"y", kAnyT
 constexpr OperandDef kInvertible[] = {{"x", kF | kC, "operand"}};
 constexpr OperandDef kPairs[] = {{"x", kEveryType, "first operand"}, {"y", kEveryType, "second operand"}};
 constexpr OperandDef kAny[] = {{"x", kEveryType, "operand"}};
-constexpr OperandDef kBetween[] = {
-    {"x", kF, "the result at weight 0"}, {"y", kF, "the result at weight 1"}, {"weight", kF, "share of y"}};
+constexpr OperandDef kBetween[] = {{"x", kF | kC, "the result at weight 0"},
+                                   {"y", kF | kC, "the result at weight 1"},
+                                   {"weight", kF | kC, "share of y"}};
 constexpr OperandDef kScaledSum[] = {
     {"x", kNumber | kC, "addend"}, {"y", kNumber | kC, "first factor"}, {"z", kNumber | kC, "second factor"}};
 constexpr OperandDef kScaledQuotient[] = {

@@ -14,6 +14,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 constexpr OperandDef kNumbers[] = {{"x", kAnyType, "operand"}};
+constexpr OperandDef kAll[] = {{"x", kEveryType, "operand"}};
 constexpr OperandDef kBits[] = {{"x", kNumber | kWhole, "operand"}};
 constexpr OperandDef kTwoBits[] = {{"x", kF | kWhole, "operand"}, {"y", kF | kWhole, "whose sign it takes"}};
 constexpr OperandDef kTowards[] = {{"x", kF | kWhole, "where to begin"}, {"y", kF | kWhole, "where to go"}};
@@ -25,7 +26,11 @@ template <int sign>
 absl::Status ExpandInfinite(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   const Value& x = call.operands[0];
-  if (!IsFloat(x.dtype())) {
+  if (IsComplex(x.dtype())) {  // is_inf alone
+    const Planes planes = PlanesOf(b, x);
+    results[0] = Either(b, Compare(b, Direction::kEq, Abs(b, planes.re), kInf),
+                        Compare(b, Direction::kEq, Abs(b, planes.im), kInf));
+  } else if (!IsFloat(x.dtype())) {
     results[0] = Full(b, DType::kBool, x.dims(), 0);
   } else {
     results[0] = Compare(b, Direction::kEq, sign == 0 ? Abs(b, x) : x, sign < 0 ? -kInf : kInf);
@@ -105,20 +110,25 @@ double LargestOf(DType dtype) {
   }
 }
 
-absl::Status ExpandNanToNum(const ExpandCall& call, std::span<Value> results) {
+Value NanToNum(const ExpandCall& call, const Value& x) {
   Builder& b = call.b;
-  const Value& x = call.operands[0];
-  results[0] = x;
-  if (!IsFloat(x.dtype())) return absl::OkStatus();
   const double most = LargestOf(x.dtype());
   const auto number = [&](size_t at, double otherwise) {
     return FullLike(b, x, call.attrs.has(at) ? call.attrs.Double(at) : otherwise);
   };
   Value y = Select(b, IsNan(b, x), number(AttrPosition<kReplacements, "nan">(), 0), x);
   y = Select(b, Compare(b, Direction::kEq, x, kInf), number(AttrPosition<kReplacements, "posinf">(), most), y);
-  results[0] =
-      Select(b, Compare(b, Direction::kEq, x, -kInf), number(AttrPosition<kReplacements, "neginf">(), -most), y);
-  return absl::OkStatus();
+  return Select(b, Compare(b, Direction::kEq, x, -kInf), number(AttrPosition<kReplacements, "neginf">(), -most), y);
+}
+absl::Status ExpandNanToNum(const ExpandCall& call, std::span<Value> results) {
+  const Value& x = call.operands[0];
+  results[0] = x;
+  if (IsFloat(x.dtype())) results[0] = NanToNum(call, x);
+  if (IsComplex(x.dtype())) {
+    const Planes planes = PlanesOf(call.b, x);
+    results[0] = ComplexFrom(call.b, {NanToNum(call, planes.re), NanToNum(call, planes.im)});
+  }
+  return call.b.status();
 }
 
 constexpr AttrDef kDecimals[] = {{"decimals", AttrType::kInt, "digits behind the point, below 0 in front of it", true}};
@@ -154,9 +164,10 @@ constexpr Tolerance kRoundedTolerance = {.f32 = 4e-7, .f64 = 1e-15, .bf16 = 1e-2
 constinit const OpDef kOp_is_inf = Formula({
     .name = "weft.is_inf",
     .c_name = "is_inf",
-    .doc = "True where an element is inf or -inf, elementwise; gives bool. False of integers.",
+    .doc =
+        "True where an element, or either part of a complex one, is inf or -inf, elementwise; gives bool. False of integers.",
     .example = "mask = wf_is_inf(s, x);",
-    .operands = kNumbers,
+    .operands = kAll,
     .infer = InferBool,
     .expand = ExpandInfinite<0>,
     .samples = kOne,
@@ -218,9 +229,10 @@ constinit const OpDef kOp_nan_to_num = Formula({
     .name = "weft.nan_to_num",
     .c_name = "nan_to_num",
     .doc =
-        "Numbers in the place of NaN and infinities, elementwise; integers stay. The gradient of what was replaced is 0.",
+        "Numbers in the place of NaN and infinities, elementwise, of complex numbers in either part; integers stay. The gradient of "
+        "what was replaced is 0.",
     .example = "y = wf_nan_to_num(s, x, .nan = 0);",
-    .operands = kNumbers,
+    .operands = kAll,
     .attrs = kReplacements,
     .expand = ExpandNanToNum,
     .samples = kNanToNum,

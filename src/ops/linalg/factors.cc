@@ -13,10 +13,14 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"operands", kF, "planes of x, or of a and of b, in f32 or f64", false, true}};
+constexpr OperandDef kOperands[] = {
+    {"operands", kF, "planes of x, or of a and of b, in f32 or f64; pivots behind them", false, true}};
 constexpr AttrDef kAttrs[] = {{"kind", AttrType::kInt, "which factors: a linalg::Kind", true},
                               {"mode", AttrType::kInt, "bits that say how (src/linalg/factors.h)", false, "0"}};
 constexpr std::string_view kResults[] = {"results"};
+
+// Two operands, of which the first is the matrix of equations.
+bool Equations(linalg::Kind kind) { return kind == linalg::Kind::kTriangular || kind == linalg::Kind::kLdlSolve; }
 
 size_t Given(std::span<const Type* const> operands) {
   size_t given = operands.size();
@@ -61,10 +65,9 @@ absl::StatusOr<Work> OwnWork(const WorkCall& call) {
   }
   WEFT_ASSIGN_OR_RETURN(const linalg::Job job, FactorsJob(call.node.attrs(), types));
   // Leading terms, Golub and Van Loan; of iterations what they usually take.
-  constexpr double kOf[] = {2.0 / 3, 4.0 / 3, 9, 20, 25, 1.0 / 3, 1, 4.0 / 3};
+  constexpr double kOf[] = {2.0 / 3, 4.0 / 3, 9, 20, 25, 1.0 / 3, 1, 4.0 / 3, 1.0 / 3, 2};
   const double m = static_cast<double>(job.rows), n = static_cast<double>(job.columns);
-  const double per =
-      m * n * (job.kind == linalg::Kind::kTriangular ? (job.has(linalg::kRight) ? n : m) : std::min(m, n));
+  const double per = m * n * (Equations(job.kind) ? (job.has(linalg::kRight) ? n : m) : std::min(m, n));
   return Work{.flops =
                   kOf[static_cast<size_t>(job.kind)] * per * static_cast<double>(job.batch) * (job.complex ? 4 : 1)};
 }
@@ -80,7 +83,8 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
 constexpr Sample kSamples[] = {{"f64[5,3] kind=0"},        {"f32[2,3,4] kind=1 mode=1"},
                                {"f64[4,4] kind=2 mode=4"}, {"f64[0,3,3] kind=3"},
                                {"f64[3,4] kind=3 mode=2"}, {"f64[4,2] kind=7"},
-                               {"f64[3,3] kind=4 mode=2"}, {"f64[3,3]<dominant> f64[3,2] kind=6 mode=4"}};
+                               {"f64[3,3] kind=4 mode=2"}, {"f64[3,3]<dominant> f64[3,2] kind=6 mode=4"},
+                               {"f64[2,3,3] kind=8"}};
 constexpr Absent kAbsent[] = {{Part::kGradient, Reason::kNotDifferentiable},
                               {Part::kExample, Reason::kMovedByExpansionOf}};
 
@@ -88,8 +92,9 @@ constexpr Absent kAbsent[] = {{Part::kGradient, Reason::kNotDifferentiable},
 
 bool BecomesFactors(const Node& node) {
   static constexpr const OpDef* kAll[] = {
-      &kOp_matrix_factors, &kOp_lu,  &kOp_qr,  &kOp_eigh,         &kOp_eigvalsh, &kOp_svd,
-      &kOp_svdvals,        &kOp_eig, &kOp_det, &kOp_solve_square, &kOp_pinv,     &kOp_eigvals};
+      &kOp_matrix_factors, &kOp_lu,  &kOp_qr,       &kOp_eigh,         &kOp_eigvalsh, &kOp_svd,
+      &kOp_svdvals,        &kOp_eig, &kOp_det,      &kOp_solve_square, &kOp_pinv,     &kOp_eigvals,
+      &kOp_geqrf,          &kOp_ldl, &kOp_ldl_solve};
   const OpDef* const op = &node.op();
   if (op == &kOp_cholesky || op == &kOp_triangular_solve) return IsComplex(node.type().dtype);
   return std::ranges::find(kAll, op) != std::end(kAll);
@@ -99,16 +104,17 @@ absl::StatusOr<linalg::Job> FactorsJob(const Attrs& attrs, std::span<const Type*
   const size_t given = Given(operands);
   linalg::Job job;
   const int64_t kind = Attr<kAttrs, "kind">(attrs);
-  if (kind < 0 || kind > static_cast<int64_t>(linalg::Kind::kReflectors))
+  if (kind < 0 || kind > static_cast<int64_t>(linalg::Kind::kLdlSolve))
     return UserError("there are no factors of kind ", kind);
   job.kind = static_cast<linalg::Kind>(kind);
   job.mode = Attr<kAttrs, "mode">(attrs);
-  const bool two = job.kind == linalg::Kind::kTriangular;
-  const size_t one = two ? 2 : 1;
-  if (given != one && given != 2 * one) {
-    return UserError("there are ", given, " operands; ", one, " or, of complex numbers, ", 2 * one, " are needed");
+  const bool two = Equations(job.kind);
+  const size_t one = two ? 2 : 1, pivots = job.kind == linalg::Kind::kLdlSolve ? 1 : 0;
+  if (given != one + pivots && given != 2 * one + pivots) {
+    return UserError("there are ", given, " operands; ", one + pivots, " or, of complex numbers, ", 2 * one + pivots,
+                     " are needed");
   }
-  job.complex = given == 2 * one;
+  job.complex = given == 2 * one + pivots;
   const size_t planes = job.complex ? 2 : 1;
   const Type& x = *operands[two ? planes : 0];
   if (x.dtype != DType::kF32 && x.dtype != DType::kF64) {
@@ -116,20 +122,25 @@ absl::StatusOr<linalg::Job> FactorsJob(const Attrs& attrs, std::span<const Type*
   }
   for (size_t i = 0; i < given; ++i) {
     WEFT_RETURN_IF_ERROR(CheckMatrix("an operand", *operands[i]));
+    if (i >= planes * one) continue;
     if (operands[i]->dims != operands[i / planes * planes]->dims) return UserError("the planes differ in shape");
   }
   job.wide = x.dtype == DType::kF64;
   job.rows = x.dims[x.rank() - 2];
   job.columns = x.dims.back();
   job.batch = CountOf(std::span(x.dims).first(x.rank() - 2));
-  const bool square =
-      job.kind == linalg::Kind::kEigh || job.kind == linalg::Kind::kEig || job.kind == linalg::Kind::kCholesky;
+  const bool square = job.kind == linalg::Kind::kEigh || job.kind == linalg::Kind::kEig ||
+                      job.kind == linalg::Kind::kCholesky || job.kind == linalg::Kind::kLdl;
   if (square && job.rows != job.columns) return UserError("the matrices must be square, not ", ShortType(x));
   if (two) {
     Dims dims = x.dims;
     dims[x.rank() - 2] = dims[x.rank() - 1] = job.has(linalg::kRight) ? job.columns : job.rows;
     if (operands[0]->dims != dims)
       return UserError("a has shape ", DimsToString(operands[0]->dims), ", not ", DimsToString(dims));
+    dims.back() = 1;
+    if (pivots != 0 && operands[given - 1]->dims != dims) {
+      return UserError("the pivots have shape ", DimsToString(operands[given - 1]->dims), ", not ", DimsToString(dims));
+    }
   }
   WEFT_RETURN_IF_ERROR(CheckSize("x", x));
   return job;

@@ -59,8 +59,9 @@ constexpr OperandDef kSigned[] = {{"x", kF, "prediction"}, {"y", kF, "1 or -1, o
 constexpr OperandDef kRanking[] = {
     {"x", kF, "first score"}, {"other", kF, "second score"}, {"y", kF, "1 where the first should be higher, else -1"}};
 constexpr OperandDef kTriple[] = {
-    {"anchor", kF, "[..., features]"}, {"positive", kF, "alike"}, {"negative", kF, "unlike"}};
-constexpr OperandDef kVectors[] = {{"x", kF, "[..., features]"}, {"y", kF, "of the same shape"}};
+    {"anchor", kF | kC, "[..., features]"}, {"positive", kF | kC, "alike"}, {"negative", kF | kC, "unlike"}};
+constexpr OperandDef kVectors[] = {{"x", kF | kC, "[..., features]"}, {"y", kF | kC, "of the same shape"}};
+constexpr OperandDef kApart[] = {{"x", kF | kC, "prediction"}, {"y", kF | kC, "target of the same shape"}};
 
 // --- Shapes. The reduction is attribute 0.
 
@@ -81,7 +82,7 @@ absl::Status InferLoss(const InferCall& call, Types* results) {
                        ", which does not broadcast to ", DimsToString(x.dims));
     }
   }
-  results->push_back(x);
+  results->push_back(Type::Tensor(PartOf(x.dtype), x.dims));
   Reduced(call.attrs, results);
   return absl::OkStatus();
 }
@@ -96,6 +97,7 @@ absl::Status InferVectors(const InferCall& call, Types* results) {
   WEFT_RETURN_IF_ERROR(InferSame(call, results));
   if (results->back().rank() == 0) return UserError("vectors must have shape [..., features], not []");
   results->back().dims.pop_back();
+  results->back().dtype = PartOf(results->back().dtype);
   return absl::OkStatus();
 }
 absl::Status InferTriplet(const InferCall& call, Types* results) {
@@ -268,6 +270,7 @@ constinit const OpDef kOp_l1 = Loss({
     .c_name = "l1",
     .doc = "Absolute error |x - y|, its mean unless reduction says sum or none. Where x is y the gradient is 0.",
     .example = "loss = wf_l1(s, prediction, target);",
+    .operands = kApart,
     .expand = ExpandLoss<Distance>,
 });
 constinit const OpDef kOp_smooth_l1 = Loss({

@@ -33,9 +33,10 @@ constexpr OperandDef kEdged[] = {{"x", kF, "operand"},
                                  {"weights", kF, "of each element, of x's shape; absent: 1", true}};
 constexpr OperandDef kAreas[] = {{"y", kF, "heights"},
                                  {"x", kF, "places, a row or of y's shape; absent: dx apart", true}};
-constexpr OperandDef kObserved[] = {{"x", kF, "[variables, observations], or a row of them"},
-                                    {"counts", kF, "how often each observation counts; absent: once", true},
-                                    {"weights", kF, "of each observation; absent: 1", true}};
+constexpr OperandDef kObserved[] = {
+    {"x", kF | kC, "[variables, observations], or a row of them"},
+    {"counts", kF, "how often each observation counts, in the type of x's parts; absent: once", true, false, 'W'},
+    {"weights", kF, "of each observation; absent: 1", true, false, 'W'}};
 constexpr OperandDef kPair[] = {{"x", kF, "operand"}, {"y", kF, "broadcasts with x"}};
 constexpr std::string_view kFound[] = {"values", "indices"};
 
@@ -231,6 +232,10 @@ absl::Status InferCov(const InferCall& call, Types* results) {
       return UserError(call.op.operands[i].name, " must have shape [", observed, "], not ",
                        DimsToString(call.operands[i]->dims));
     }
+    if (call.operands[i] != nullptr && call.operands[i]->dtype != PartOf(x.dtype)) {
+      return UserError(call.op.operands[i].name, " are ", NameOf(call.operands[i]->dtype), "; of x, ", NameOf(x.dtype),
+                       ", they must be ", NameOf(PartOf(x.dtype)));
+    }
   }
   results->push_back(Type::Tensor(x.dtype, x.rank() == 2 && x.dims[0] != 1 ? Dims{x.dims[0], x.dims[0]} : Dims()));
   return absl::OkStatus();
@@ -244,19 +249,20 @@ absl::Status ExpandCov(const ExpandCall& call, std::span<Value> results) {
   Value weight = call.operands[1];
   if (call.operands[2]) weight = weight ? Mul(b, weight, call.operands[2]) : call.operands[2];
   const auto total = [&](const Value& v) { return Reduce(b, v, Reducer::kSum, {0}); };
-  const Value sum = weight ? total(weight) : Scalar(b, given.dtype(), static_cast<double>(n));
+  const auto as_x = [&](const Value& v) { return v && v.dtype() != x.dtype() ? Convert(b, v, x.dtype()) : v; };
+  const Value sum = weight ? total(weight) : Scalar(b, PartOf(given.dtype()), static_cast<double>(n));
   const auto weighted = [&](const Value& v) {
-    return weight ? Mul(b, v, BroadcastInDim(b, weight, {variables, n}, {1})) : v;
+    return weight ? Mul(b, v, BroadcastInDim(b, as_x(weight), {variables, n}, {1})) : v;
   };
-  const Value mean = Div(b, Reduce(b, weighted(x), Reducer::kSum, {1}), BroadcastTo(b, sum, {variables}));
+  const Value mean = Div(b, Reduce(b, weighted(x), Reducer::kSum, {1}), BroadcastTo(b, as_x(sum), {variables}));
   const Value apart = Sub(b, x, BroadcastInDim(b, mean, {variables, n}, {0}));
   const double correction = static_cast<double>(Attr<kCovAttrs, "correction">(call.attrs));
   Value over = Add(b, sum, -correction);
   if (call.operands[2] && correction != 0)
     over = Sub(b, sum, Mul(b, Div(b, total(Mul(b, weight, call.operands[2])), sum), correction));
   over = Maximum(b, over, FullLike(b, over, 0));
-  const Value product = Call(b, kOp_dot_general, {weighted(apart), apart}, {Ints{}, Ints{}, Ints{1}, Ints{1}});
-  const Value all = Div(b, product, BroadcastTo(b, over, {variables, variables}));
+  const Value product = Call(b, kOp_dot_general, {weighted(apart), Conj(b, apart)}, {Ints{}, Ints{}, Ints{1}, Ints{1}});
+  const Value all = Div(b, product, BroadcastTo(b, as_x(over), {variables, variables}));
   results[0] = all && variables == 1 ? Reshape(b, all, {}) : all;
   return b.status();
 }
@@ -268,10 +274,20 @@ absl::Status ExpandCorrcoef(const ExpandCall& call, std::span<Value> results) {
     results[0] = Div(b, cov, cov);
     return absl::OkStatus();
   }
-  const Value deviation = Sqrt(b, Call(b, kOp_diagonal, {cov}, {int64_t{0}, int64_t{0}, int64_t{1}}));
+  const bool complex = IsComplex(cov.dtype());
+  const Value variance = Call(b, kOp_diagonal, {cov}, {int64_t{0}, int64_t{0}, int64_t{1}});
+  Value deviation = Sqrt(b, complex ? Unary(b, kOp_real, variance) : variance);
+  if (complex) deviation = Convert(b, deviation, cov.dtype());
   const Value even =
       Div(b, Div(b, cov, BroadcastInDim(b, deviation, cov.dims(), {0})), BroadcastInDim(b, deviation, cov.dims(), {1}));
-  results[0] = Call(b, kOp_clip, {even}, {-1.0, 1.0});
+  const auto held = [&](const Value& v) { return Call(b, kOp_clip, {v}, {-1.0, 1.0}); };
+  if (!even) return b.status();
+  if (complex) {
+    const Planes planes = PlanesOf(b, even);
+    results[0] = ComplexFrom(b, {held(planes.re), held(planes.im)});
+  } else {
+    results[0] = held(even);
+  }
   return b.status();
 }
 
@@ -297,7 +313,8 @@ absl::Status ExpandRenorm(const ExpandCall& call, std::span<Value> results) {
   const Value norm = others.empty() ? Abs(b, x) : NormKeep(b, x, Attr<kRenormAttrs, "p">(call.attrs), others);
   const Value long_ = Compare(b, Direction::kGt, norm, most);
   const Value factor = Select(b, long_, Div(b, most, Add(b, norm, 1e-7)), FullLike(b, norm, 1));
-  results[0] = factor ? Mul(b, x, BroadcastTo(b, factor, x.dims())) : factor;
+  const Value each = IsComplex(x.dtype()) && factor ? Convert(b, factor, x.dtype()) : factor;
+  results[0] = each ? Mul(b, x, BroadcastTo(b, each, x.dims())) : each;
   return b.status();
 }
 
@@ -417,7 +434,9 @@ constinit const OpDef kOp_cumulative_trapezoid = Formula({
 constinit const OpDef kOp_cov = Formula({
     .name = "weft.cov",
     .c_name = "cov",
-    .doc = "The covariances of variables, each a row of observations; of one variable its variance as a scalar.",
+    .doc =
+        "The covariances of variables, each a row of observations, of complex ones with conjugates; of one variable its variance as a "
+        "scalar.",
     .example = "c = wf_cov(s, x, NULL, NULL);",
     .operands = kObserved,
     .attrs = kCovAttrs,
@@ -429,9 +448,9 @@ constinit const OpDef kOp_cov = Formula({
 constinit const OpDef kOp_corrcoef = Formula({
     .name = "weft.corrcoef",
     .c_name = "corrcoef",
-    .doc = "The correlations of variables, each a row of observations, held to -1 and 1.",
+    .doc = "The correlations of variables, each a row of observations, held to -1 and 1, of complex ones both parts.",
     .example = "c = wf_corrcoef(s, x);",
-    .operands = kFloats,
+    .operands = kRealOrComplex,
     .infer = InferCov,
     .expand = ExpandCorrcoef,
     .samples = kCoefficients,
@@ -442,7 +461,7 @@ constinit const OpDef kOp_renorm = Formula({
     .c_name = "renorm",
     .doc = "x with each slice along an axis that is longer than the greatest length made that long.",
     .example = "y = wf_renorm(s, x, 2, 0, 1);",
-    .operands = kFloats,
+    .operands = kRealOrComplex,
     .attrs = kRenormAttrs,
     .infer = InferRenorm,
     .expand = ExpandRenorm,

@@ -264,7 +264,6 @@ absl::Status InferGrid(const InferCall& call, Types* results) {
   for (int64_t d = 1; d <= n; ++d) {
     if (x.dims[d] == 0) return UserError("x has no elements to sample");
   }
-  if (n == 3 && Attr<kGridAttrs, "mode">(call.attrs) == 2) return UserError("cubic goes with images, not with volumes");
   Dims dims = grid.dims;
   dims.back() = x.dims.back();
   if (!CheckedCount(dims)) return UserError("the result has too many elements");
@@ -358,10 +357,9 @@ Value SampleLinear(const Sampler& s, const Values& places) {
   }
   return sum;
 }
-// Sixteen elements around, by Keys' weights of both directions.
-Value SampleCubic(const Sampler& s, const Value& row, const Value& column) {
+// The four elements around in each dimension, by the products of Keys' weights.
+Value SampleCubic(const Sampler& s, const Values& places) {
   Builder& b = s.b;
-  const auto floor = [&](const Value& v) { return Unary(b, kOp_stop_gradient, Unary(b, kOp_floor, v)); };
   const auto weights = [&](const Value& t) {
     constexpr double kA = -0.75;
     const auto near = [&](const Value& v) {
@@ -372,16 +370,24 @@ Value SampleCubic(const Sampler& s, const Value& row, const Value& column) {
     };
     return Values{far(Add(b, t, 1)), near(t), near(Sub(b, 1, t)), far(Sub(b, 2, t))};
   };
-  const Value top = floor(row), left = floor(column);
-  const Values down = weights(Sub(b, row, top)), across = weights(Sub(b, column, left));
+  std::vector<Values> shares, at;
+  for (size_t d = 0; d < places.size(); ++d) {
+    const Value low = Unary(b, kOp_stop_gradient, Unary(b, kOp_floor, places[d]));
+    shares.push_back(weights(Sub(b, places[d], low)));
+    at.emplace_back();
+    for (int i = 0; i < 4; ++i) at[d].push_back(s.Held(Add(b, low, i - 1), static_cast<int64_t>(d) + 1));
+  }
   Value sum;
-  for (int64_t i = 0; i < 4; ++i) {
-    for (int64_t j = 0; j < 4; ++j) {
-      const Value y = s.Held(Add(b, top, static_cast<double>(i - 1)), 1);
-      const Value x = s.Held(Add(b, left, static_cast<double>(j - 1)), 2);
-      const Value part = s.Weighted({y, x}, Mul(b, down[i], across[j]));
-      sum = sum ? Add(b, sum, part) : part;
+  for (size_t box = 0; box < (size_t{1} << (2 * places.size())); ++box) {
+    Values one;
+    Value weight;
+    for (size_t d = 0; d < places.size(); ++d) {
+      const size_t i = (box >> (2 * (places.size() - 1 - d))) % 4;
+      one.push_back(at[d][i]);
+      weight = weight ? Mul(b, weight, shares[d][i]) : shares[d][i];
     }
+    const Value part = s.Weighted(one, weight);
+    sum = sum ? Add(b, sum, part) : part;
   }
   return sum;
 }
@@ -403,7 +409,7 @@ absl::Status ExpandGrid(const ExpandCall& call, std::span<Value> results) {
   }
   Value found;
   if (mode == 2) {
-    found = SampleCubic(s, places[0], places[1]);
+    found = SampleCubic(s, places);
   } else {
     for (int64_t d = 0; d < n; ++d) {
       places[d] = s.Held(places[d], d + 1);
@@ -543,7 +549,8 @@ constexpr Sample kResizes[] = {{"T[1,3,4,2] size=[5,3]"},
                                {"T[1,9,2] size=[4] antialias=true"}};
 constexpr Sample kGrids[] = {{"T[1,3,4,2] T[1,3,2]", -0.7, 0.7},
                              {"T[1,3,4,1] T[1,2,2] mode=cubic outside=reflection align_corners=true", -0.7, 0.7, false},
-                             {"T[1,2,3,2,1] T[1,2,3]", -0.4, 0.4, false}};
+                             {"T[1,2,3,2,1] T[1,2,3]", -0.4, 0.4, false},
+                             {"T[1,3,2,4,2] T[1,2,3] mode=cubic outside=border", -0.4, 0.4, false}};
 constexpr Sample kAffines[] = {{"T[1,2,3] size=[2,3]"}};
 constexpr Sample kShuffles[] = {{"T[1,2,3,8] factor=2"}};
 constexpr Sample kUnshuffles[] = {{"T[1,2,4,3] factor=2"}};

@@ -344,6 +344,8 @@ pub const WEFT_AMINMAX_HAS_DIMS: u64 = 1 << 0;
 pub const WEFT_AMINMAX_HAS_KEEPDIMS: u64 = 1 << 1;
 pub const WEFT_COUNT_NONZERO_HAS_DIMS: u64 = 1 << 0;
 pub const WEFT_COUNT_NONZERO_HAS_KEEPDIMS: u64 = 1 << 1;
+pub const WEFT_HASH_TENSOR_HAS_DIMS: u64 = 1 << 0;
+pub const WEFT_HASH_TENSOR_HAS_KEEPDIMS: u64 = 1 << 1;
 pub const WEFT_KTHVALUE_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_KTHVALUE_HAS_KEEPDIMS: u64 = 1 << 1;
 pub const WEFT_MEDIAN_HAS_AXIS: u64 = 1 << 0;
@@ -419,6 +421,7 @@ pub const WEFT_MAX_POOL_WITH_INDICES_HAS_PADS: u64 = 1 << 2;
 pub const WEFT_MAX_POOL_WITH_INDICES_HAS_CEIL_MODE: u64 = 1 << 3;
 pub const WEFT_MAX_POOL_WITH_INDICES_HAS_DILATION: u64 = 1 << 4;
 pub const WEFT_MAX_POOL_WITH_INDICES_HAS_CHANNELS_FIRST: u64 = 1 << 5;
+pub const WEFT_FRACTIONAL_MAX_POOL_HAS_CHANNELS_FIRST: u64 = 1 << 0;
 pub const WEFT_AFFINE_GRID_HAS_ALIGN_CORNERS: u64 = 1 << 0;
 pub const WEFT_GRID_SAMPLE_HAS_MODE: u64 = 1 << 0;
 pub const WEFT_GRID_SAMPLE_HAS_OUTSIDE: u64 = 1 << 1;
@@ -474,6 +477,8 @@ pub const WEFT_SOLVE_HAS_LEFT_SIDE: u64 = 1 << 0;
 pub const WEFT_LU_SOLVE_HAS_TRANSPOSE_A: u64 = 1 << 0;
 pub const WEFT_ORMQR_HAS_LEFT_SIDE: u64 = 1 << 0;
 pub const WEFT_ORMQR_HAS_ADJOINT: u64 = 1 << 1;
+pub const WEFT_LDL_HAS_HERMITIAN: u64 = 1 << 0;
+pub const WEFT_LDL_SOLVE_HAS_HERMITIAN: u64 = 1 << 0;
 pub const WEFT_BATCH_NORM_RUNNING_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_BATCH_NORM_RUNNING_HAS_EPSILON: u64 = 1 << 1;
 pub const WEFT_BATCH_NORM_RUNNING_HAS_MOMENTUM: u64 = 1 << 2;
@@ -2782,6 +2787,18 @@ pub struct weft_count_nonzero_opts {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct weft_hash_tensor_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub dims: *const i64,
+    pub dims_count: u64,
+    pub keepdims: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct weft_kthvalue_opts {
     pub struct_size: usize,
     pub next: *const c_void,
@@ -3146,6 +3163,16 @@ pub struct weft_max_pool_with_indices_opts {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct weft_fractional_max_pool_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub channels_first: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct weft_affine_grid_opts {
     pub struct_size: usize,
     pub next: *const c_void,
@@ -3471,6 +3498,26 @@ pub struct weft_ormqr_opts {
     pub present: u64,
     pub left_side: i32,
     pub adjoint: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_ldl_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub hermitian: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_ldl_solve_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub hermitian: i32,
+    pub reserved: i32,
 }
 
 #[repr(C)]
@@ -4676,6 +4723,7 @@ extern "C" {
     pub fn weft_triplet_margin_opts_init(options: *mut c_void, size: usize);
     pub fn weft_aminmax_opts_init(options: *mut c_void, size: usize);
     pub fn weft_count_nonzero_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_hash_tensor_opts_init(options: *mut c_void, size: usize);
     pub fn weft_kthvalue_opts_init(options: *mut c_void, size: usize);
     pub fn weft_median_opts_init(options: *mut c_void, size: usize);
     pub fn weft_nanmean_opts_init(options: *mut c_void, size: usize);
@@ -4708,6 +4756,7 @@ extern "C" {
     pub fn weft_im2col_opts_init(options: *mut c_void, size: usize);
     pub fn weft_lp_pool_opts_init(options: *mut c_void, size: usize);
     pub fn weft_max_pool_with_indices_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_fractional_max_pool_opts_init(options: *mut c_void, size: usize);
     pub fn weft_affine_grid_opts_init(options: *mut c_void, size: usize);
     pub fn weft_grid_sample_opts_init(options: *mut c_void, size: usize);
     pub fn weft_group_norm_opts_init(options: *mut c_void, size: usize);
@@ -4740,6 +4789,8 @@ extern "C" {
     pub fn weft_solve_opts_init(options: *mut c_void, size: usize);
     pub fn weft_lu_solve_opts_init(options: *mut c_void, size: usize);
     pub fn weft_ormqr_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_ldl_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_ldl_solve_opts_init(options: *mut c_void, size: usize);
     pub fn weft_batch_norm_running_opts_init(options: *mut c_void, size: usize);
     pub fn weft_pinv_opts_init(options: *mut c_void, size: usize);
     pub fn weft_lstsq_opts_init(options: *mut c_void, size: usize);
@@ -4968,6 +5019,8 @@ extern "C" {
     pub fn weft_bessel_k1(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_bessel_k0e(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_bessel_k1e(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_airy_ai(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_airy_ai_slope(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_erfcx(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_ndtr(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_ndtri(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
@@ -5050,6 +5103,7 @@ extern "C" {
     pub fn weft_triplet_margin(ctx: *mut weft_context, anchor: *mut weft_tensor, positive: *mut weft_tensor, negative: *mut weft_tensor, opts: *const weft_triplet_margin_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_aminmax(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_aminmax_opts, out_min: *mut *mut weft_tensor, out_max: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_count_nonzero(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_count_nonzero_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_hash_tensor(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_hash_tensor_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_kthvalue(ctx: *mut weft_context, x: *mut weft_tensor, k: i64, opts: *const weft_kthvalue_opts, out_values: *mut *mut weft_tensor, out_indices: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_median(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_median_opts, out_values: *mut *mut weft_tensor, out_indices: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_nanmean(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_nanmean_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
@@ -5090,6 +5144,7 @@ extern "C" {
     pub fn weft_lp_pool(ctx: *mut weft_context, x: *mut weft_tensor, window: *const i64, window_count: usize, opts: *const weft_lp_pool_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_max_pool_with_indices(ctx: *mut weft_context, x: *mut weft_tensor, window: *const i64, window_count: usize, opts: *const weft_max_pool_with_indices_opts, out_values: *mut *mut weft_tensor, out_indices: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_max_unpool(ctx: *mut weft_context, x: *mut weft_tensor, indices: *mut weft_tensor, size: *const i64, size_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_fractional_max_pool(ctx: *mut weft_context, x: *mut weft_tensor, samples: *mut weft_tensor, window: *const i64, window_count: usize, size: *const i64, size_count: usize, opts: *const weft_fractional_max_pool_opts, out_values: *mut *mut weft_tensor, out_indices: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_affine_grid(ctx: *mut weft_context, theta: *mut weft_tensor, size: *const i64, size_count: usize, opts: *const weft_affine_grid_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_channel_shuffle(ctx: *mut weft_context, x: *mut weft_tensor, groups: i64, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_grid_sample(ctx: *mut weft_context, x: *mut weft_tensor, grid: *mut weft_tensor, opts: *const weft_grid_sample_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
@@ -5142,6 +5197,8 @@ extern "C" {
     pub fn weft_lu_solve(ctx: *mut weft_context, lu: *mut weft_tensor, permutation: *mut weft_tensor, b: *mut weft_tensor, opts: *const weft_lu_solve_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_geqrf(ctx: *mut weft_context, x: *mut weft_tensor, out_reflectors: *mut *mut weft_tensor, out_tau: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_ormqr(ctx: *mut weft_context, reflectors: *mut weft_tensor, tau: *mut weft_tensor, x: *mut weft_tensor, opts: *const weft_ormqr_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_ldl(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_ldl_opts, out_ld: *mut *mut weft_tensor, out_pivots: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_ldl_solve(ctx: *mut weft_context, ld: *mut weft_tensor, pivots: *mut weft_tensor, b: *mut weft_tensor, opts: *const weft_ldl_solve_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_batch_norm_running(ctx: *mut weft_context, x: *mut weft_tensor, scale: *mut weft_tensor, offset: *mut weft_tensor, running_mean: *mut weft_tensor, running_variance: *mut weft_tensor, opts: *const weft_batch_norm_running_opts, out_result: *mut *mut weft_tensor, out_running_mean: *mut *mut weft_tensor, out_running_variance: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_pinv(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_pinv_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_lstsq(ctx: *mut weft_context, a: *mut weft_tensor, b: *mut weft_tensor, opts: *const weft_lstsq_opts, out_solution: *mut *mut weft_tensor, out_residuals: *mut *mut weft_tensor, out_rank: *mut *mut weft_tensor, out_singular_values: *mut *mut weft_tensor) -> *mut weft_error;

@@ -412,6 +412,14 @@ void Call_weft_count_nonzero_opts_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_hash_tensor_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_hash_tensor_opts), &size);
+  f.Enter();
+  weft_hash_tensor_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_kthvalue_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_kthvalue_opts), &size);
@@ -668,6 +676,14 @@ void Call_weft_max_pool_with_indices_opts_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_fractional_max_pool_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_fractional_max_pool_opts), &size);
+  f.Enter();
+  weft_fractional_max_pool_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_affine_grid_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_affine_grid_opts), &size);
@@ -785,22 +801,6 @@ void Call_weft_histc_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_histc_opts), &size);
   f.Enter();
   weft_histc_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_logcumsumexp_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_logcumsumexp_opts), &size);
-  f.Enter();
-  weft_logcumsumexp_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_multi_margin_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_multi_margin_opts), &size);
-  f.Enter();
-  weft_multi_margin_opts_init(options, size);
   f.LeaveVoid();
 }
 

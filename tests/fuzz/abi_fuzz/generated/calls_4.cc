@@ -4,6 +4,22 @@
 
 namespace weft::fuzz {
 
+void Call_weft_logcumsumexp_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_logcumsumexp_opts), &size);
+  f.Enter();
+  weft_logcumsumexp_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_multi_margin_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_multi_margin_opts), &size);
+  f.Enter();
+  weft_multi_margin_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_multilabel_margin_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_multilabel_margin_opts), &size);
@@ -121,6 +137,22 @@ void Call_weft_ormqr_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_ormqr_opts), &size);
   f.Enter();
   weft_ormqr_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_ldl_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_ldl_opts), &size);
+  f.Enter();
+  weft_ldl_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_ldl_solve_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_ldl_solve_opts), &size);
+  f.Enter();
+  weft_ldl_solve_opts_init(options, size);
   f.LeaveVoid();
 }
 
@@ -873,49 +905,6 @@ void Call_weft_maximum(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_maximum(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_minimum(Fuzz& f) {
-  f.BeginOp(kOps[37]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_minimum(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_mul(Fuzz& f) {
-  f.BeginOp(kOps[38]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_mul(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_ne(Fuzz& f) {
-  f.BeginOp(kOps[39]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_ne(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_neg(Fuzz& f) {
-  f.BeginOp(kOps[40]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_neg(ctx, x, out))) return;
   f.Keep(out);
 }
 

@@ -4,6 +4,49 @@
 
 namespace weft::fuzz {
 
+void Call_weft_minimum(Fuzz& f) {
+  f.BeginOp(kOps[37]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_minimum(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_mul(Fuzz& f) {
+  f.BeginOp(kOps[38]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_mul(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_ne(Fuzz& f) {
+  f.BeginOp(kOps[39]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_ne(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_neg(Fuzz& f) {
+  f.BeginOp(kOps[40]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_neg(ctx, x, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_bitwise_not(Fuzz& f) {
   f.BeginOp(kOps[41]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1720,77 +1763,6 @@ void Call_weft_dropout(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_dropout(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_elu(Fuzz& f) {
-  f.BeginOp(kOps[137]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_elu_opts* const opts = f.Options<weft_elu_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ELU_HAS_ALPHA;
-    opts->alpha = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_elu(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_embedding(Fuzz& f) {
-  f.BeginOp(kOps[138]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const table = f.Operand(0);
-  weft_tensor* const ids = f.Operand(1);
-  weft_embedding_opts* const opts = f.Options<weft_embedding_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_EMBEDDING_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_EMBEDDING_HAS_PADDING;
-    opts->padding = f.IntAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_embedding(ctx, table, ids, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_gelu(Fuzz& f) {
-  f.BeginOp(kOps[139]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_gelu_opts* const opts = f.Options<weft_gelu_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_GELU_HAS_FORM;
-    opts->form = static_cast<weft_gelu_form>(f.EnumAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_gelu(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_layer_norm(Fuzz& f) {
-  f.BeginOp(kOps[140]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scale = f.Operand(1);
-  weft_tensor* const offset = f.Operand(2);
-  weft_layer_norm_opts* const opts = f.Options<weft_layer_norm_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_LAYER_NORM_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_LAYER_NORM_HAS_EPSILON;
-    opts->epsilon = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_layer_norm(ctx, x, scale, offset, opts, out))) return;
   f.Keep(out);
 }
 

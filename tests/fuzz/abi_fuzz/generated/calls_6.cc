@@ -4,6 +4,77 @@
 
 namespace weft::fuzz {
 
+void Call_weft_elu(Fuzz& f) {
+  f.BeginOp(kOps[137]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_elu_opts* const opts = f.Options<weft_elu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ELU_HAS_ALPHA;
+    opts->alpha = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_elu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_embedding(Fuzz& f) {
+  f.BeginOp(kOps[138]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const table = f.Operand(0);
+  weft_tensor* const ids = f.Operand(1);
+  weft_embedding_opts* const opts = f.Options<weft_embedding_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_EMBEDDING_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_EMBEDDING_HAS_PADDING;
+    opts->padding = f.IntAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_embedding(ctx, table, ids, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_gelu(Fuzz& f) {
+  f.BeginOp(kOps[139]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_gelu_opts* const opts = f.Options<weft_gelu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_GELU_HAS_FORM;
+    opts->form = static_cast<weft_gelu_form>(f.EnumAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_gelu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_layer_norm(Fuzz& f) {
+  f.BeginOp(kOps[140]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_tensor* const offset = f.Operand(2);
+  weft_layer_norm_opts* const opts = f.Options<weft_layer_norm_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LAYER_NORM_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_LAYER_NORM_HAS_EPSILON;
+    opts->epsilon = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_layer_norm(ctx, x, scale, offset, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_leaky_relu(Fuzz& f) {
   f.BeginOp(kOps[141]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -562,8 +633,28 @@ void Call_weft_bessel_k1e(Fuzz& f) {
   f.Keep(out);
 }
 
-void Call_weft_erfcx(Fuzz& f) {
+void Call_weft_airy_ai(Fuzz& f) {
   f.BeginOp(kOps[184]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_airy_ai(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_airy_ai_slope(Fuzz& f) {
+  f.BeginOp(kOps[185]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_airy_ai_slope(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_erfcx(Fuzz& f) {
+  f.BeginOp(kOps[186]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -573,7 +664,7 @@ void Call_weft_erfcx(Fuzz& f) {
 }
 
 void Call_weft_ndtr(Fuzz& f) {
-  f.BeginOp(kOps[185]);
+  f.BeginOp(kOps[187]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -583,7 +674,7 @@ void Call_weft_ndtr(Fuzz& f) {
 }
 
 void Call_weft_ndtri(Fuzz& f) {
-  f.BeginOp(kOps[186]);
+  f.BeginOp(kOps[188]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -593,7 +684,7 @@ void Call_weft_ndtri(Fuzz& f) {
 }
 
 void Call_weft_log_ndtr(Fuzz& f) {
-  f.BeginOp(kOps[187]);
+  f.BeginOp(kOps[189]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -603,7 +694,7 @@ void Call_weft_log_ndtr(Fuzz& f) {
 }
 
 void Call_weft_igamma(Fuzz& f) {
-  f.BeginOp(kOps[188]);
+  f.BeginOp(kOps[190]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const a = f.Operand(0);
   weft_tensor* const x = f.Operand(1);
@@ -614,7 +705,7 @@ void Call_weft_igamma(Fuzz& f) {
 }
 
 void Call_weft_igammac(Fuzz& f) {
-  f.BeginOp(kOps[189]);
+  f.BeginOp(kOps[191]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const a = f.Operand(0);
   weft_tensor* const x = f.Operand(1);
@@ -625,7 +716,7 @@ void Call_weft_igammac(Fuzz& f) {
 }
 
 void Call_weft_mvlgamma(Fuzz& f) {
-  f.BeginOp(kOps[190]);
+  f.BeginOp(kOps[192]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t p = {};
@@ -637,7 +728,7 @@ void Call_weft_mvlgamma(Fuzz& f) {
 }
 
 void Call_weft_gcd(Fuzz& f) {
-  f.BeginOp(kOps[191]);
+  f.BeginOp(kOps[193]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -648,7 +739,7 @@ void Call_weft_gcd(Fuzz& f) {
 }
 
 void Call_weft_lcm(Fuzz& f) {
-  f.BeginOp(kOps[192]);
+  f.BeginOp(kOps[194]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -659,7 +750,7 @@ void Call_weft_lcm(Fuzz& f) {
 }
 
 void Call_weft_frexp(Fuzz& f) {
-  f.BeginOp(kOps[193]);
+  f.BeginOp(kOps[195]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out_mantissa = f.Out<weft_tensor*>(false);
@@ -671,7 +762,7 @@ void Call_weft_frexp(Fuzz& f) {
 }
 
 void Call_weft_orthogonal_polynomial(Fuzz& f) {
-  f.BeginOp(kOps[194]);
+  f.BeginOp(kOps[196]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const n = f.Operand(1);
@@ -690,7 +781,7 @@ void Call_weft_orthogonal_polynomial(Fuzz& f) {
 }
 
 void Call_weft_polar(Fuzz& f) {
-  f.BeginOp(kOps[195]);
+  f.BeginOp(kOps[197]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const size = f.Operand(0);
   weft_tensor* const angle = f.Operand(1);
@@ -701,7 +792,7 @@ void Call_weft_polar(Fuzz& f) {
 }
 
 void Call_weft_addcdiv(Fuzz& f) {
-  f.BeginOp(kOps[196]);
+  f.BeginOp(kOps[198]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -719,7 +810,7 @@ void Call_weft_addcdiv(Fuzz& f) {
 }
 
 void Call_weft_addcmul(Fuzz& f) {
-  f.BeginOp(kOps[197]);
+  f.BeginOp(kOps[199]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -737,7 +828,7 @@ void Call_weft_addcmul(Fuzz& f) {
 }
 
 void Call_weft_allclose(Fuzz& f) {
-  f.BeginOp(kOps[198]);
+  f.BeginOp(kOps[200]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -758,7 +849,7 @@ void Call_weft_allclose(Fuzz& f) {
 }
 
 void Call_weft_angle(Fuzz& f) {
-  f.BeginOp(kOps[199]);
+  f.BeginOp(kOps[201]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -768,7 +859,7 @@ void Call_weft_angle(Fuzz& f) {
 }
 
 void Call_weft_copysign(Fuzz& f) {
-  f.BeginOp(kOps[200]);
+  f.BeginOp(kOps[202]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -779,7 +870,7 @@ void Call_weft_copysign(Fuzz& f) {
 }
 
 void Call_weft_deg2rad(Fuzz& f) {
-  f.BeginOp(kOps[201]);
+  f.BeginOp(kOps[203]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -789,7 +880,7 @@ void Call_weft_deg2rad(Fuzz& f) {
 }
 
 void Call_weft_entr(Fuzz& f) {
-  f.BeginOp(kOps[202]);
+  f.BeginOp(kOps[204]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -799,7 +890,7 @@ void Call_weft_entr(Fuzz& f) {
 }
 
 void Call_weft_floor_divide(Fuzz& f) {
-  f.BeginOp(kOps[203]);
+  f.BeginOp(kOps[205]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -810,7 +901,7 @@ void Call_weft_floor_divide(Fuzz& f) {
 }
 
 void Call_weft_fmax(Fuzz& f) {
-  f.BeginOp(kOps[204]);
+  f.BeginOp(kOps[206]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -821,7 +912,7 @@ void Call_weft_fmax(Fuzz& f) {
 }
 
 void Call_weft_fmin(Fuzz& f) {
-  f.BeginOp(kOps[205]);
+  f.BeginOp(kOps[207]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -832,7 +923,7 @@ void Call_weft_fmin(Fuzz& f) {
 }
 
 void Call_weft_frac(Fuzz& f) {
-  f.BeginOp(kOps[206]);
+  f.BeginOp(kOps[208]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -842,7 +933,7 @@ void Call_weft_frac(Fuzz& f) {
 }
 
 void Call_weft_heaviside(Fuzz& f) {
-  f.BeginOp(kOps[207]);
+  f.BeginOp(kOps[209]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const values = f.Operand(1);
@@ -853,7 +944,7 @@ void Call_weft_heaviside(Fuzz& f) {
 }
 
 void Call_weft_hypot(Fuzz& f) {
-  f.BeginOp(kOps[208]);
+  f.BeginOp(kOps[210]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -864,7 +955,7 @@ void Call_weft_hypot(Fuzz& f) {
 }
 
 void Call_weft_is_inf(Fuzz& f) {
-  f.BeginOp(kOps[209]);
+  f.BeginOp(kOps[211]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -874,7 +965,7 @@ void Call_weft_is_inf(Fuzz& f) {
 }
 
 void Call_weft_is_neg_inf(Fuzz& f) {
-  f.BeginOp(kOps[210]);
+  f.BeginOp(kOps[212]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -884,7 +975,7 @@ void Call_weft_is_neg_inf(Fuzz& f) {
 }
 
 void Call_weft_is_pos_inf(Fuzz& f) {
-  f.BeginOp(kOps[211]);
+  f.BeginOp(kOps[213]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -894,7 +985,7 @@ void Call_weft_is_pos_inf(Fuzz& f) {
 }
 
 void Call_weft_isclose(Fuzz& f) {
-  f.BeginOp(kOps[212]);
+  f.BeginOp(kOps[214]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -915,7 +1006,7 @@ void Call_weft_isclose(Fuzz& f) {
 }
 
 void Call_weft_ldexp(Fuzz& f) {
-  f.BeginOp(kOps[213]);
+  f.BeginOp(kOps[215]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const n = f.Operand(1);
@@ -926,7 +1017,7 @@ void Call_weft_ldexp(Fuzz& f) {
 }
 
 void Call_weft_lerp(Fuzz& f) {
-  f.BeginOp(kOps[214]);
+  f.BeginOp(kOps[216]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -938,7 +1029,7 @@ void Call_weft_lerp(Fuzz& f) {
 }
 
 void Call_weft_log10(Fuzz& f) {
-  f.BeginOp(kOps[215]);
+  f.BeginOp(kOps[217]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -948,7 +1039,7 @@ void Call_weft_log10(Fuzz& f) {
 }
 
 void Call_weft_logaddexp(Fuzz& f) {
-  f.BeginOp(kOps[216]);
+  f.BeginOp(kOps[218]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -959,7 +1050,7 @@ void Call_weft_logaddexp(Fuzz& f) {
 }
 
 void Call_weft_logaddexp2(Fuzz& f) {
-  f.BeginOp(kOps[217]);
+  f.BeginOp(kOps[219]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -970,7 +1061,7 @@ void Call_weft_logaddexp2(Fuzz& f) {
 }
 
 void Call_weft_logical_and(Fuzz& f) {
-  f.BeginOp(kOps[218]);
+  f.BeginOp(kOps[220]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -981,7 +1072,7 @@ void Call_weft_logical_and(Fuzz& f) {
 }
 
 void Call_weft_logical_not(Fuzz& f) {
-  f.BeginOp(kOps[219]);
+  f.BeginOp(kOps[221]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -991,7 +1082,7 @@ void Call_weft_logical_not(Fuzz& f) {
 }
 
 void Call_weft_logical_or(Fuzz& f) {
-  f.BeginOp(kOps[220]);
+  f.BeginOp(kOps[222]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -1002,7 +1093,7 @@ void Call_weft_logical_or(Fuzz& f) {
 }
 
 void Call_weft_logical_xor(Fuzz& f) {
-  f.BeginOp(kOps[221]);
+  f.BeginOp(kOps[223]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -1013,7 +1104,7 @@ void Call_weft_logical_xor(Fuzz& f) {
 }
 
 void Call_weft_logit(Fuzz& f) {
-  f.BeginOp(kOps[222]);
+  f.BeginOp(kOps[224]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_logit_opts* const opts = f.Options<weft_logit_opts>();
@@ -1029,7 +1120,7 @@ void Call_weft_logit(Fuzz& f) {
 }
 
 void Call_weft_masked_fill(Fuzz& f) {
-  f.BeginOp(kOps[223]);
+  f.BeginOp(kOps[225]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const mask = f.Operand(1);
@@ -1041,7 +1132,7 @@ void Call_weft_masked_fill(Fuzz& f) {
 }
 
 void Call_weft_mod(Fuzz& f) {
-  f.BeginOp(kOps[224]);
+  f.BeginOp(kOps[226]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -1052,7 +1143,7 @@ void Call_weft_mod(Fuzz& f) {
 }
 
 void Call_weft_nan_to_num(Fuzz& f) {
-  f.BeginOp(kOps[225]);
+  f.BeginOp(kOps[227]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_nan_to_num_opts* const opts = f.Options<weft_nan_to_num_opts>();
@@ -1072,7 +1163,7 @@ void Call_weft_nan_to_num(Fuzz& f) {
 }
 
 void Call_weft_nextafter(Fuzz& f) {
-  f.BeginOp(kOps[226]);
+  f.BeginOp(kOps[228]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -1083,7 +1174,7 @@ void Call_weft_nextafter(Fuzz& f) {
 }
 
 void Call_weft_rad2deg(Fuzz& f) {
-  f.BeginOp(kOps[227]);
+  f.BeginOp(kOps[229]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -1093,7 +1184,7 @@ void Call_weft_rad2deg(Fuzz& f) {
 }
 
 void Call_weft_reciprocal(Fuzz& f) {
-  f.BeginOp(kOps[228]);
+  f.BeginOp(kOps[230]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -1103,7 +1194,7 @@ void Call_weft_reciprocal(Fuzz& f) {
 }
 
 void Call_weft_round_decimals(Fuzz& f) {
-  f.BeginOp(kOps[229]);
+  f.BeginOp(kOps[231]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t decimals = {};
@@ -1115,7 +1206,7 @@ void Call_weft_round_decimals(Fuzz& f) {
 }
 
 void Call_weft_signbit(Fuzz& f) {
-  f.BeginOp(kOps[230]);
+  f.BeginOp(kOps[232]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -1125,7 +1216,7 @@ void Call_weft_signbit(Fuzz& f) {
 }
 
 void Call_weft_sinc(Fuzz& f) {
-  f.BeginOp(kOps[231]);
+  f.BeginOp(kOps[233]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -1135,7 +1226,7 @@ void Call_weft_sinc(Fuzz& f) {
 }
 
 void Call_weft_trunc_divide(Fuzz& f) {
-  f.BeginOp(kOps[232]);
+  f.BeginOp(kOps[234]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -1146,7 +1237,7 @@ void Call_weft_trunc_divide(Fuzz& f) {
 }
 
 void Call_weft_xlog1py(Fuzz& f) {
-  f.BeginOp(kOps[233]);
+  f.BeginOp(kOps[235]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -1157,99 +1248,13 @@ void Call_weft_xlog1py(Fuzz& f) {
 }
 
 void Call_weft_xlogy(Fuzz& f) {
-  f.BeginOp(kOps[234]);
+  f.BeginOp(kOps[236]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_xlogy(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_celu(Fuzz& f) {
-  f.BeginOp(kOps[235]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_celu_opts* const opts = f.Options<weft_celu_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CELU_HAS_ALPHA;
-    opts->alpha = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_celu(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_glu(Fuzz& f) {
-  f.BeginOp(kOps[236]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_glu_opts* const opts = f.Options<weft_glu_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_GLU_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_glu(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_hardshrink(Fuzz& f) {
-  f.BeginOp(kOps[237]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_hardshrink_opts* const opts = f.Options<weft_hardshrink_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_HARDSHRINK_HAS_LAMBD;
-    opts->lambd = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_hardshrink(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_hardsigmoid(Fuzz& f) {
-  f.BeginOp(kOps[238]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_hardsigmoid(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_hardswish(Fuzz& f) {
-  f.BeginOp(kOps[239]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_hardswish(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_hardtanh(Fuzz& f) {
-  f.BeginOp(kOps[240]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_hardtanh_opts* const opts = f.Options<weft_hardtanh_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_HARDTANH_HAS_LOW;
-    opts->low = f.DoubleAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_HARDTANH_HAS_HIGH;
-    opts->high = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_hardtanh(ctx, x, opts, out))) return;
   f.Keep(out);
 }
 

@@ -4,8 +4,94 @@
 
 namespace weft::fuzz {
 
-void Call_weft_logsigmoid(Fuzz& f) {
+void Call_weft_celu(Fuzz& f) {
+  f.BeginOp(kOps[237]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_celu_opts* const opts = f.Options<weft_celu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CELU_HAS_ALPHA;
+    opts->alpha = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_celu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_glu(Fuzz& f) {
+  f.BeginOp(kOps[238]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_glu_opts* const opts = f.Options<weft_glu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_GLU_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_glu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_hardshrink(Fuzz& f) {
+  f.BeginOp(kOps[239]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_hardshrink_opts* const opts = f.Options<weft_hardshrink_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_HARDSHRINK_HAS_LAMBD;
+    opts->lambd = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hardshrink(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_hardsigmoid(Fuzz& f) {
+  f.BeginOp(kOps[240]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hardsigmoid(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_hardswish(Fuzz& f) {
   f.BeginOp(kOps[241]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hardswish(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_hardtanh(Fuzz& f) {
+  f.BeginOp(kOps[242]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_hardtanh_opts* const opts = f.Options<weft_hardtanh_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_HARDTANH_HAS_LOW;
+    opts->low = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_HARDTANH_HAS_HIGH;
+    opts->high = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hardtanh(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logsigmoid(Fuzz& f) {
+  f.BeginOp(kOps[243]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -15,7 +101,7 @@ void Call_weft_logsigmoid(Fuzz& f) {
 }
 
 void Call_weft_mish(Fuzz& f) {
-  f.BeginOp(kOps[242]);
+  f.BeginOp(kOps[244]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -25,7 +111,7 @@ void Call_weft_mish(Fuzz& f) {
 }
 
 void Call_weft_prelu(Fuzz& f) {
-  f.BeginOp(kOps[243]);
+  f.BeginOp(kOps[245]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const weight = f.Operand(1);
@@ -36,7 +122,7 @@ void Call_weft_prelu(Fuzz& f) {
 }
 
 void Call_weft_selu(Fuzz& f) {
-  f.BeginOp(kOps[244]);
+  f.BeginOp(kOps[246]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -46,7 +132,7 @@ void Call_weft_selu(Fuzz& f) {
 }
 
 void Call_weft_softmin(Fuzz& f) {
-  f.BeginOp(kOps[245]);
+  f.BeginOp(kOps[247]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_softmin_opts* const opts = f.Options<weft_softmin_opts>();
@@ -62,7 +148,7 @@ void Call_weft_softmin(Fuzz& f) {
 }
 
 void Call_weft_softplus_beta(Fuzz& f) {
-  f.BeginOp(kOps[246]);
+  f.BeginOp(kOps[248]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_softplus_beta_opts* const opts = f.Options<weft_softplus_beta_opts>();
@@ -80,7 +166,7 @@ void Call_weft_softplus_beta(Fuzz& f) {
 }
 
 void Call_weft_softshrink(Fuzz& f) {
-  f.BeginOp(kOps[247]);
+  f.BeginOp(kOps[249]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_softshrink_opts* const opts = f.Options<weft_softshrink_opts>();
@@ -96,7 +182,7 @@ void Call_weft_softshrink(Fuzz& f) {
 }
 
 void Call_weft_softsign(Fuzz& f) {
-  f.BeginOp(kOps[248]);
+  f.BeginOp(kOps[250]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -106,7 +192,7 @@ void Call_weft_softsign(Fuzz& f) {
 }
 
 void Call_weft_tanhshrink(Fuzz& f) {
-  f.BeginOp(kOps[249]);
+  f.BeginOp(kOps[251]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -116,7 +202,7 @@ void Call_weft_tanhshrink(Fuzz& f) {
 }
 
 void Call_weft_threshold(Fuzz& f) {
-  f.BeginOp(kOps[250]);
+  f.BeginOp(kOps[252]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   double threshold = {};
@@ -130,7 +216,7 @@ void Call_weft_threshold(Fuzz& f) {
 }
 
 void Call_weft_bce(Fuzz& f) {
-  f.BeginOp(kOps[251]);
+  f.BeginOp(kOps[253]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -148,7 +234,7 @@ void Call_weft_bce(Fuzz& f) {
 }
 
 void Call_weft_bce_with_logits(Fuzz& f) {
-  f.BeginOp(kOps[252]);
+  f.BeginOp(kOps[254]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -167,7 +253,7 @@ void Call_weft_bce_with_logits(Fuzz& f) {
 }
 
 void Call_weft_gaussian_nll(Fuzz& f) {
-  f.BeginOp(kOps[253]);
+  f.BeginOp(kOps[255]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -189,7 +275,7 @@ void Call_weft_gaussian_nll(Fuzz& f) {
 }
 
 void Call_weft_hinge_embedding(Fuzz& f) {
-  f.BeginOp(kOps[254]);
+  f.BeginOp(kOps[256]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -208,7 +294,7 @@ void Call_weft_hinge_embedding(Fuzz& f) {
 }
 
 void Call_weft_huber(Fuzz& f) {
-  f.BeginOp(kOps[255]);
+  f.BeginOp(kOps[257]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -227,7 +313,7 @@ void Call_weft_huber(Fuzz& f) {
 }
 
 void Call_weft_kl_div(Fuzz& f) {
-  f.BeginOp(kOps[256]);
+  f.BeginOp(kOps[258]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -246,7 +332,7 @@ void Call_weft_kl_div(Fuzz& f) {
 }
 
 void Call_weft_l1(Fuzz& f) {
-  f.BeginOp(kOps[257]);
+  f.BeginOp(kOps[259]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -263,7 +349,7 @@ void Call_weft_l1(Fuzz& f) {
 }
 
 void Call_weft_margin_ranking(Fuzz& f) {
-  f.BeginOp(kOps[258]);
+  f.BeginOp(kOps[260]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const other = f.Operand(1);
@@ -283,7 +369,7 @@ void Call_weft_margin_ranking(Fuzz& f) {
 }
 
 void Call_weft_pairwise_distance(Fuzz& f) {
-  f.BeginOp(kOps[259]);
+  f.BeginOp(kOps[261]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -304,7 +390,7 @@ void Call_weft_pairwise_distance(Fuzz& f) {
 }
 
 void Call_weft_poisson_nll(Fuzz& f) {
-  f.BeginOp(kOps[260]);
+  f.BeginOp(kOps[262]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -327,7 +413,7 @@ void Call_weft_poisson_nll(Fuzz& f) {
 }
 
 void Call_weft_smooth_l1(Fuzz& f) {
-  f.BeginOp(kOps[261]);
+  f.BeginOp(kOps[263]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -346,7 +432,7 @@ void Call_weft_smooth_l1(Fuzz& f) {
 }
 
 void Call_weft_soft_margin(Fuzz& f) {
-  f.BeginOp(kOps[262]);
+  f.BeginOp(kOps[264]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -363,7 +449,7 @@ void Call_weft_soft_margin(Fuzz& f) {
 }
 
 void Call_weft_triplet_margin(Fuzz& f) {
-  f.BeginOp(kOps[263]);
+  f.BeginOp(kOps[265]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const anchor = f.Operand(0);
   weft_tensor* const positive = f.Operand(1);
@@ -389,7 +475,7 @@ void Call_weft_triplet_margin(Fuzz& f) {
 }
 
 void Call_weft_aminmax(Fuzz& f) {
-  f.BeginOp(kOps[264]);
+  f.BeginOp(kOps[266]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_aminmax_opts* const opts = f.Options<weft_aminmax_opts>();
@@ -409,7 +495,7 @@ void Call_weft_aminmax(Fuzz& f) {
 }
 
 void Call_weft_count_nonzero(Fuzz& f) {
-  f.BeginOp(kOps[265]);
+  f.BeginOp(kOps[267]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_count_nonzero_opts* const opts = f.Options<weft_count_nonzero_opts>();
@@ -426,8 +512,26 @@ void Call_weft_count_nonzero(Fuzz& f) {
   f.Keep(out);
 }
 
+void Call_weft_hash_tensor(Fuzz& f) {
+  f.BeginOp(kOps[268]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_hash_tensor_opts* const opts = f.Options<weft_hash_tensor_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_HASH_TENSOR_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_HASH_TENSOR_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_hash_tensor(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_kthvalue(Fuzz& f) {
-  f.BeginOp(kOps[266]);
+  f.BeginOp(kOps[269]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t k = {};
@@ -449,7 +553,7 @@ void Call_weft_kthvalue(Fuzz& f) {
 }
 
 void Call_weft_median(Fuzz& f) {
-  f.BeginOp(kOps[267]);
+  f.BeginOp(kOps[270]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_median_opts* const opts = f.Options<weft_median_opts>();
@@ -469,7 +573,7 @@ void Call_weft_median(Fuzz& f) {
 }
 
 void Call_weft_nanmean(Fuzz& f) {
-  f.BeginOp(kOps[268]);
+  f.BeginOp(kOps[271]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_nanmean_opts* const opts = f.Options<weft_nanmean_opts>();
@@ -487,7 +591,7 @@ void Call_weft_nanmean(Fuzz& f) {
 }
 
 void Call_weft_nansum(Fuzz& f) {
-  f.BeginOp(kOps[269]);
+  f.BeginOp(kOps[272]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_nansum_opts* const opts = f.Options<weft_nansum_opts>();
@@ -505,7 +609,7 @@ void Call_weft_nansum(Fuzz& f) {
 }
 
 void Call_weft_norm(Fuzz& f) {
-  f.BeginOp(kOps[270]);
+  f.BeginOp(kOps[273]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_norm_opts* const opts = f.Options<weft_norm_opts>();
@@ -525,7 +629,7 @@ void Call_weft_norm(Fuzz& f) {
 }
 
 void Call_weft_quantile(Fuzz& f) {
-  f.BeginOp(kOps[271]);
+  f.BeginOp(kOps[274]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const q = f.Operand(1);
@@ -546,7 +650,7 @@ void Call_weft_quantile(Fuzz& f) {
 }
 
 void Call_weft_nanquantile(Fuzz& f) {
-  f.BeginOp(kOps[272]);
+  f.BeginOp(kOps[275]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const q = f.Operand(1);
@@ -567,7 +671,7 @@ void Call_weft_nanquantile(Fuzz& f) {
 }
 
 void Call_weft_std_mean(Fuzz& f) {
-  f.BeginOp(kOps[273]);
+  f.BeginOp(kOps[276]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_std_mean_opts* const opts = f.Options<weft_std_mean_opts>();
@@ -591,7 +695,7 @@ void Call_weft_std_mean(Fuzz& f) {
 }
 
 void Call_weft_trace(Fuzz& f) {
-  f.BeginOp(kOps[274]);
+  f.BeginOp(kOps[277]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -601,7 +705,7 @@ void Call_weft_trace(Fuzz& f) {
 }
 
 void Call_weft_var_mean(Fuzz& f) {
-  f.BeginOp(kOps[275]);
+  f.BeginOp(kOps[278]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_var_mean_opts* const opts = f.Options<weft_var_mean_opts>();
@@ -625,7 +729,7 @@ void Call_weft_var_mean(Fuzz& f) {
 }
 
 void Call_weft_as_strided(Fuzz& f) {
-  f.BeginOp(kOps[276]);
+  f.BeginOp(kOps[279]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* shape = {};
@@ -647,7 +751,7 @@ void Call_weft_as_strided(Fuzz& f) {
 }
 
 void Call_weft_as_strided_scatter(Fuzz& f) {
-  f.BeginOp(kOps[277]);
+  f.BeginOp(kOps[280]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const source = f.Operand(1);
@@ -670,7 +774,7 @@ void Call_weft_as_strided_scatter(Fuzz& f) {
 }
 
 void Call_weft_block_diag(Fuzz& f) {
-  f.BeginOp(kOps[278]);
+  f.BeginOp(kOps[281]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   size_t inputs_count = 0;
   weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
@@ -681,7 +785,7 @@ void Call_weft_block_diag(Fuzz& f) {
 }
 
 void Call_weft_diag(Fuzz& f) {
-  f.BeginOp(kOps[279]);
+  f.BeginOp(kOps[282]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_diag_opts* const opts = f.Options<weft_diag_opts>();
@@ -697,7 +801,7 @@ void Call_weft_diag(Fuzz& f) {
 }
 
 void Call_weft_diag_embed(Fuzz& f) {
-  f.BeginOp(kOps[280]);
+  f.BeginOp(kOps[283]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_diag_embed_opts* const opts = f.Options<weft_diag_embed_opts>();
@@ -717,7 +821,7 @@ void Call_weft_diag_embed(Fuzz& f) {
 }
 
 void Call_weft_diagonal(Fuzz& f) {
-  f.BeginOp(kOps[281]);
+  f.BeginOp(kOps[284]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_diagonal_opts* const opts = f.Options<weft_diagonal_opts>();
@@ -737,7 +841,7 @@ void Call_weft_diagonal(Fuzz& f) {
 }
 
 void Call_weft_diagonal_scatter(Fuzz& f) {
-  f.BeginOp(kOps[282]);
+  f.BeginOp(kOps[285]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const source = f.Operand(1);
@@ -758,7 +862,7 @@ void Call_weft_diagonal_scatter(Fuzz& f) {
 }
 
 void Call_weft_index(Fuzz& f) {
-  f.BeginOp(kOps[283]);
+  f.BeginOp(kOps[286]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   size_t indices_count = 0;
@@ -773,7 +877,7 @@ void Call_weft_index(Fuzz& f) {
 }
 
 void Call_weft_index_add(Fuzz& f) {
-  f.BeginOp(kOps[284]);
+  f.BeginOp(kOps[287]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const index = f.Operand(1);
@@ -793,7 +897,7 @@ void Call_weft_index_add(Fuzz& f) {
 }
 
 void Call_weft_index_copy(Fuzz& f) {
-  f.BeginOp(kOps[285]);
+  f.BeginOp(kOps[288]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const index = f.Operand(1);
@@ -811,7 +915,7 @@ void Call_weft_index_copy(Fuzz& f) {
 }
 
 void Call_weft_index_fill(Fuzz& f) {
-  f.BeginOp(kOps[286]);
+  f.BeginOp(kOps[289]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const index = f.Operand(1);
@@ -829,7 +933,7 @@ void Call_weft_index_fill(Fuzz& f) {
 }
 
 void Call_weft_index_put(Fuzz& f) {
-  f.BeginOp(kOps[287]);
+  f.BeginOp(kOps[290]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const values = f.Operand(1);
@@ -851,7 +955,7 @@ void Call_weft_index_put(Fuzz& f) {
 }
 
 void Call_weft_index_reduce(Fuzz& f) {
-  f.BeginOp(kOps[288]);
+  f.BeginOp(kOps[291]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const index = f.Operand(1);
@@ -873,7 +977,7 @@ void Call_weft_index_reduce(Fuzz& f) {
 }
 
 void Call_weft_masked_scatter(Fuzz& f) {
-  f.BeginOp(kOps[289]);
+  f.BeginOp(kOps[292]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const mask = f.Operand(1);
@@ -885,7 +989,7 @@ void Call_weft_masked_scatter(Fuzz& f) {
 }
 
 void Call_weft_movedim(Fuzz& f) {
-  f.BeginOp(kOps[290]);
+  f.BeginOp(kOps[293]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* source = {};
@@ -901,7 +1005,7 @@ void Call_weft_movedim(Fuzz& f) {
 }
 
 void Call_weft_put(Fuzz& f) {
-  f.BeginOp(kOps[291]);
+  f.BeginOp(kOps[294]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const index = f.Operand(1);
@@ -919,7 +1023,7 @@ void Call_weft_put(Fuzz& f) {
 }
 
 void Call_weft_repeat_interleave_static(Fuzz& f) {
-  f.BeginOp(kOps[292]);
+  f.BeginOp(kOps[295]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const repeats = f.Operand(1);
@@ -938,7 +1042,7 @@ void Call_weft_repeat_interleave_static(Fuzz& f) {
 }
 
 void Call_weft_rot90(Fuzz& f) {
-  f.BeginOp(kOps[293]);
+  f.BeginOp(kOps[296]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_rot90_opts* const opts = f.Options<weft_rot90_opts>();
@@ -956,7 +1060,7 @@ void Call_weft_rot90(Fuzz& f) {
 }
 
 void Call_weft_scatter_reduce(Fuzz& f) {
-  f.BeginOp(kOps[294]);
+  f.BeginOp(kOps[297]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const indices = f.Operand(1);
@@ -978,7 +1082,7 @@ void Call_weft_scatter_reduce(Fuzz& f) {
 }
 
 void Call_weft_select_scatter(Fuzz& f) {
-  f.BeginOp(kOps[295]);
+  f.BeginOp(kOps[298]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const source = f.Operand(1);
@@ -997,7 +1101,7 @@ void Call_weft_select_scatter(Fuzz& f) {
 }
 
 void Call_weft_slice_scatter(Fuzz& f) {
-  f.BeginOp(kOps[296]);
+  f.BeginOp(kOps[299]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const source = f.Operand(1);
@@ -1020,7 +1124,7 @@ void Call_weft_slice_scatter(Fuzz& f) {
 }
 
 void Call_weft_take_along_axis(Fuzz& f) {
-  f.BeginOp(kOps[297]);
+  f.BeginOp(kOps[300]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const indices = f.Operand(1);
@@ -1037,7 +1141,7 @@ void Call_weft_take_along_axis(Fuzz& f) {
 }
 
 void Call_weft_unfold(Fuzz& f) {
-  f.BeginOp(kOps[298]);
+  f.BeginOp(kOps[301]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t size = {};
@@ -1057,7 +1161,7 @@ void Call_weft_unfold(Fuzz& f) {
 }
 
 void Call_weft_adaptive_avg_pool(Fuzz& f) {
-  f.BeginOp(kOps[299]);
+  f.BeginOp(kOps[302]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* size = {};
@@ -1070,7 +1174,7 @@ void Call_weft_adaptive_avg_pool(Fuzz& f) {
 }
 
 void Call_weft_adaptive_max_pool(Fuzz& f) {
-  f.BeginOp(kOps[300]);
+  f.BeginOp(kOps[303]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* size = {};
@@ -1085,7 +1189,7 @@ void Call_weft_adaptive_max_pool(Fuzz& f) {
 }
 
 void Call_weft_col2im(Fuzz& f) {
-  f.BeginOp(kOps[301]);
+  f.BeginOp(kOps[304]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* size = {};
@@ -1111,7 +1215,7 @@ void Call_weft_col2im(Fuzz& f) {
 }
 
 void Call_weft_im2col(Fuzz& f) {
-  f.BeginOp(kOps[302]);
+  f.BeginOp(kOps[305]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window = {};
@@ -1134,7 +1238,7 @@ void Call_weft_im2col(Fuzz& f) {
 }
 
 void Call_weft_lp_pool(Fuzz& f) {
-  f.BeginOp(kOps[303]);
+  f.BeginOp(kOps[306]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window = {};
@@ -1161,7 +1265,7 @@ void Call_weft_lp_pool(Fuzz& f) {
 }
 
 void Call_weft_max_pool_with_indices(Fuzz& f) {
-  f.BeginOp(kOps[304]);
+  f.BeginOp(kOps[307]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window = {};
@@ -1192,7 +1296,7 @@ void Call_weft_max_pool_with_indices(Fuzz& f) {
 }
 
 void Call_weft_max_unpool(Fuzz& f) {
-  f.BeginOp(kOps[305]);
+  f.BeginOp(kOps[308]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const indices = f.Operand(1);
@@ -1205,8 +1309,33 @@ void Call_weft_max_unpool(Fuzz& f) {
   f.Keep(out);
 }
 
+void Call_weft_fractional_max_pool(Fuzz& f) {
+  f.BeginOp(kOps[309]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const samples = f.Operand(1);
+  const int64_t* window = {};
+  size_t window_count = {};
+  f.Ints(0, &window, &window_count);
+  const int64_t* size = {};
+  size_t size_count = {};
+  f.Ints(1, &size, &size_count);
+  weft_fractional_max_pool_opts* const opts = f.Options<weft_fractional_max_pool_opts>();
+  if (opts != nullptr) {
+    if (f.Given(2)) opts->present |= WEFT_FRACTIONAL_MAX_POOL_HAS_CHANNELS_FIRST;
+    opts->channels_first = static_cast<int32_t>(f.BoolAttr(2));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_fractional_max_pool(ctx, x, samples, window, window_count, size, size_count, opts, out_values, out_indices))) return;
+  f.Keep(out_values);
+  f.Keep(out_indices);
+}
+
 void Call_weft_affine_grid(Fuzz& f) {
-  f.BeginOp(kOps[306]);
+  f.BeginOp(kOps[310]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const theta = f.Operand(0);
   const int64_t* size = {};
@@ -1225,7 +1354,7 @@ void Call_weft_affine_grid(Fuzz& f) {
 }
 
 void Call_weft_channel_shuffle(Fuzz& f) {
-  f.BeginOp(kOps[307]);
+  f.BeginOp(kOps[311]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t groups = {};
@@ -1237,7 +1366,7 @@ void Call_weft_channel_shuffle(Fuzz& f) {
 }
 
 void Call_weft_grid_sample(Fuzz& f) {
-  f.BeginOp(kOps[308]);
+  f.BeginOp(kOps[312]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const grid = f.Operand(1);
@@ -1258,7 +1387,7 @@ void Call_weft_grid_sample(Fuzz& f) {
 }
 
 void Call_weft_group_norm(Fuzz& f) {
-  f.BeginOp(kOps[309]);
+  f.BeginOp(kOps[313]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -1280,7 +1409,7 @@ void Call_weft_group_norm(Fuzz& f) {
 }
 
 void Call_weft_instance_norm(Fuzz& f) {
-  f.BeginOp(kOps[310]);
+  f.BeginOp(kOps[314]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -1300,7 +1429,7 @@ void Call_weft_instance_norm(Fuzz& f) {
 }
 
 void Call_weft_local_response_norm(Fuzz& f) {
-  f.BeginOp(kOps[311]);
+  f.BeginOp(kOps[315]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t size = {};
@@ -1324,7 +1453,7 @@ void Call_weft_local_response_norm(Fuzz& f) {
 }
 
 void Call_weft_pad_circular(Fuzz& f) {
-  f.BeginOp(kOps[312]);
+  f.BeginOp(kOps[316]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* low = {};
@@ -1340,7 +1469,7 @@ void Call_weft_pad_circular(Fuzz& f) {
 }
 
 void Call_weft_pad_reflect(Fuzz& f) {
-  f.BeginOp(kOps[313]);
+  f.BeginOp(kOps[317]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* low = {};
@@ -1356,7 +1485,7 @@ void Call_weft_pad_reflect(Fuzz& f) {
 }
 
 void Call_weft_pad_replicate(Fuzz& f) {
-  f.BeginOp(kOps[314]);
+  f.BeginOp(kOps[318]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* low = {};
@@ -1372,7 +1501,7 @@ void Call_weft_pad_replicate(Fuzz& f) {
 }
 
 void Call_weft_pixel_shuffle(Fuzz& f) {
-  f.BeginOp(kOps[315]);
+  f.BeginOp(kOps[319]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t factor = {};
@@ -1384,7 +1513,7 @@ void Call_weft_pixel_shuffle(Fuzz& f) {
 }
 
 void Call_weft_pixel_unshuffle(Fuzz& f) {
-  f.BeginOp(kOps[316]);
+  f.BeginOp(kOps[320]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t factor = {};
@@ -1396,7 +1525,7 @@ void Call_weft_pixel_unshuffle(Fuzz& f) {
 }
 
 void Call_weft_resize(Fuzz& f) {
-  f.BeginOp(kOps[317]);
+  f.BeginOp(kOps[321]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* size = {};
@@ -1421,7 +1550,7 @@ void Call_weft_resize(Fuzz& f) {
 }
 
 void Call_weft_addmm(Fuzz& f) {
-  f.BeginOp(kOps[318]);
+  f.BeginOp(kOps[322]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const a = f.Operand(1);
@@ -1441,7 +1570,7 @@ void Call_weft_addmm(Fuzz& f) {
 }
 
 void Call_weft_cdist(Fuzz& f) {
-  f.BeginOp(kOps[319]);
+  f.BeginOp(kOps[323]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -1458,7 +1587,7 @@ void Call_weft_cdist(Fuzz& f) {
 }
 
 void Call_weft_pdist(Fuzz& f) {
-  f.BeginOp(kOps[320]);
+  f.BeginOp(kOps[324]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_pdist_opts* const opts = f.Options<weft_pdist_opts>();
@@ -1474,7 +1603,7 @@ void Call_weft_pdist(Fuzz& f) {
 }
 
 void Call_weft_ragged_dot(Fuzz& f) {
-  f.BeginOp(kOps[321]);
+  f.BeginOp(kOps[325]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -1486,7 +1615,7 @@ void Call_weft_ragged_dot(Fuzz& f) {
 }
 
 void Call_weft_corrcoef(Fuzz& f) {
-  f.BeginOp(kOps[322]);
+  f.BeginOp(kOps[326]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -1496,7 +1625,7 @@ void Call_weft_corrcoef(Fuzz& f) {
 }
 
 void Call_weft_cosine_embedding(Fuzz& f) {
-  f.BeginOp(kOps[323]);
+  f.BeginOp(kOps[327]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const other = f.Operand(1);
@@ -1516,7 +1645,7 @@ void Call_weft_cosine_embedding(Fuzz& f) {
 }
 
 void Call_weft_cosine_similarity(Fuzz& f) {
-  f.BeginOp(kOps[324]);
+  f.BeginOp(kOps[328]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -1535,7 +1664,7 @@ void Call_weft_cosine_similarity(Fuzz& f) {
 }
 
 void Call_weft_cov(Fuzz& f) {
-  f.BeginOp(kOps[325]);
+  f.BeginOp(kOps[329]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const counts = f.Operand(1);
@@ -1553,7 +1682,7 @@ void Call_weft_cov(Fuzz& f) {
 }
 
 void Call_weft_cross(Fuzz& f) {
-  f.BeginOp(kOps[326]);
+  f.BeginOp(kOps[330]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -1570,7 +1699,7 @@ void Call_weft_cross(Fuzz& f) {
 }
 
 void Call_weft_cumulative_trapezoid(Fuzz& f) {
-  f.BeginOp(kOps[327]);
+  f.BeginOp(kOps[331]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const y = f.Operand(0);
   weft_tensor* const x = f.Operand(1);
@@ -1589,7 +1718,7 @@ void Call_weft_cumulative_trapezoid(Fuzz& f) {
 }
 
 void Call_weft_histc(Fuzz& f) {
-  f.BeginOp(kOps[328]);
+  f.BeginOp(kOps[332]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t bins = {};
@@ -1609,7 +1738,7 @@ void Call_weft_histc(Fuzz& f) {
 }
 
 void Call_weft_kron(Fuzz& f) {
-  f.BeginOp(kOps[329]);
+  f.BeginOp(kOps[333]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -1620,7 +1749,7 @@ void Call_weft_kron(Fuzz& f) {
 }
 
 void Call_weft_logcumsumexp(Fuzz& f) {
-  f.BeginOp(kOps[330]);
+  f.BeginOp(kOps[334]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_logcumsumexp_opts* const opts = f.Options<weft_logcumsumexp_opts>();
@@ -1636,7 +1765,7 @@ void Call_weft_logcumsumexp(Fuzz& f) {
 }
 
 void Call_weft_matrix_power(Fuzz& f) {
-  f.BeginOp(kOps[331]);
+  f.BeginOp(kOps[335]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t n = {};
@@ -1648,7 +1777,7 @@ void Call_weft_matrix_power(Fuzz& f) {
 }
 
 void Call_weft_multi_margin(Fuzz& f) {
-  f.BeginOp(kOps[332]);
+  f.BeginOp(kOps[336]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const labels = f.Operand(1);
@@ -1666,156 +1795,6 @@ void Call_weft_multi_margin(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_multi_margin(ctx, x, labels, weight, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_multilabel_margin(Fuzz& f) {
-  f.BeginOp(kOps[333]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const labels = f.Operand(1);
-  weft_multilabel_margin_opts* const opts = f.Options<weft_multilabel_margin_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MULTILABEL_MARGIN_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_multilabel_margin_reduction>(f.EnumAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_multilabel_margin(ctx, x, labels, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_multilabel_soft_margin(Fuzz& f) {
-  f.BeginOp(kOps[334]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor* const weight = f.Operand(2);
-  weft_multilabel_soft_margin_opts* const opts = f.Options<weft_multilabel_soft_margin_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MULTILABEL_SOFT_MARGIN_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_multilabel_soft_margin_reduction>(f.EnumAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_multilabel_soft_margin(ctx, x, y, weight, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_nanmedian(Fuzz& f) {
-  f.BeginOp(kOps[335]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_nanmedian_opts* const opts = f.Options<weft_nanmedian_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_NANMEDIAN_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_NANMEDIAN_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_nanmedian(ctx, x, opts, out_values, out_indices))) return;
-  f.Keep(out_values);
-  f.Keep(out_indices);
-}
-
-void Call_weft_nll(Fuzz& f) {
-  f.BeginOp(kOps[336]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const labels = f.Operand(1);
-  weft_tensor* const weight = f.Operand(2);
-  weft_nll_opts* const opts = f.Options<weft_nll_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_NLL_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_nll_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_NLL_HAS_IGNORE_INDEX;
-    opts->ignore_index = f.IntAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_NLL_HAS_LABEL_SMOOTHING;
-    opts->label_smoothing = f.DoubleAttr(2);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_nll(ctx, x, labels, weight, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_renorm(Fuzz& f) {
-  f.BeginOp(kOps[337]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  double p = {};
-  p = f.DoubleAttr(0);
-  int64_t axis = {};
-  axis = f.IntAttr(1);
-  double most = {};
-  most = f.DoubleAttr(2);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_renorm(ctx, x, p, axis, most, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_soft_cross_entropy(Fuzz& f) {
-  f.BeginOp(kOps[338]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor* const weight = f.Operand(2);
-  weft_soft_cross_entropy_opts* const opts = f.Options<weft_soft_cross_entropy_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SOFT_CROSS_ENTROPY_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_soft_cross_entropy_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_SOFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING;
-    opts->label_smoothing = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_soft_cross_entropy(ctx, x, y, weight, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_trapezoid(Fuzz& f) {
-  f.BeginOp(kOps[339]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const y = f.Operand(0);
-  weft_tensor* const x = f.Operand(1);
-  weft_trapezoid_opts* const opts = f.Options<weft_trapezoid_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_TRAPEZOID_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_TRAPEZOID_HAS_DX;
-    opts->dx = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_trapezoid(ctx, y, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_vander(Fuzz& f) {
-  f.BeginOp(kOps[340]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t count = {};
-  count = f.IntAttr(0);
-  weft_vander_opts* const opts = f.Options<weft_vander_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_VANDER_HAS_INCREASING;
-    opts->increasing = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_vander(ctx, x, count, opts, out))) return;
   f.Keep(out);
 }
 

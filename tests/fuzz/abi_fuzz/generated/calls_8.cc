@@ -4,8 +4,158 @@
 
 namespace weft::fuzz {
 
-void Call_weft_vecdot(Fuzz& f) {
+void Call_weft_multilabel_margin(Fuzz& f) {
+  f.BeginOp(kOps[337]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const labels = f.Operand(1);
+  weft_multilabel_margin_opts* const opts = f.Options<weft_multilabel_margin_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_MULTILABEL_MARGIN_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_multilabel_margin_reduction>(f.EnumAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_multilabel_margin(ctx, x, labels, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_multilabel_soft_margin(Fuzz& f) {
+  f.BeginOp(kOps[338]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor* const weight = f.Operand(2);
+  weft_multilabel_soft_margin_opts* const opts = f.Options<weft_multilabel_soft_margin_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_MULTILABEL_SOFT_MARGIN_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_multilabel_soft_margin_reduction>(f.EnumAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_multilabel_soft_margin(ctx, x, y, weight, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_nanmedian(Fuzz& f) {
+  f.BeginOp(kOps[339]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_nanmedian_opts* const opts = f.Options<weft_nanmedian_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_NANMEDIAN_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_NANMEDIAN_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_nanmedian(ctx, x, opts, out_values, out_indices))) return;
+  f.Keep(out_values);
+  f.Keep(out_indices);
+}
+
+void Call_weft_nll(Fuzz& f) {
+  f.BeginOp(kOps[340]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const labels = f.Operand(1);
+  weft_tensor* const weight = f.Operand(2);
+  weft_nll_opts* const opts = f.Options<weft_nll_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_NLL_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_nll_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_NLL_HAS_IGNORE_INDEX;
+    opts->ignore_index = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_NLL_HAS_LABEL_SMOOTHING;
+    opts->label_smoothing = f.DoubleAttr(2);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_nll(ctx, x, labels, weight, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_renorm(Fuzz& f) {
   f.BeginOp(kOps[341]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  double p = {};
+  p = f.DoubleAttr(0);
+  int64_t axis = {};
+  axis = f.IntAttr(1);
+  double most = {};
+  most = f.DoubleAttr(2);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_renorm(ctx, x, p, axis, most, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_soft_cross_entropy(Fuzz& f) {
+  f.BeginOp(kOps[342]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor* const weight = f.Operand(2);
+  weft_soft_cross_entropy_opts* const opts = f.Options<weft_soft_cross_entropy_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SOFT_CROSS_ENTROPY_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_soft_cross_entropy_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_SOFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING;
+    opts->label_smoothing = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_soft_cross_entropy(ctx, x, y, weight, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_trapezoid(Fuzz& f) {
+  f.BeginOp(kOps[343]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const y = f.Operand(0);
+  weft_tensor* const x = f.Operand(1);
+  weft_trapezoid_opts* const opts = f.Options<weft_trapezoid_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_TRAPEZOID_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_TRAPEZOID_HAS_DX;
+    opts->dx = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_trapezoid(ctx, y, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_vander(Fuzz& f) {
+  f.BeginOp(kOps[344]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t count = {};
+  count = f.IntAttr(0);
+  weft_vander_opts* const opts = f.Options<weft_vander_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_VANDER_HAS_INCREASING;
+    opts->increasing = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_vander(ctx, x, count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_vecdot(Fuzz& f) {
+  f.BeginOp(kOps[345]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -22,7 +172,7 @@ void Call_weft_vecdot(Fuzz& f) {
 }
 
 void Call_weft_lu(Fuzz& f) {
-  f.BeginOp(kOps[342]);
+  f.BeginOp(kOps[346]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out_lu = f.Out<weft_tensor*>(false);
@@ -36,7 +186,7 @@ void Call_weft_lu(Fuzz& f) {
 }
 
 void Call_weft_qr(Fuzz& f) {
-  f.BeginOp(kOps[343]);
+  f.BeginOp(kOps[347]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_qr_opts* const opts = f.Options<weft_qr_opts>();
@@ -54,7 +204,7 @@ void Call_weft_qr(Fuzz& f) {
 }
 
 void Call_weft_eigh(Fuzz& f) {
-  f.BeginOp(kOps[344]);
+  f.BeginOp(kOps[348]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_eigh_opts* const opts = f.Options<weft_eigh_opts>();
@@ -72,7 +222,7 @@ void Call_weft_eigh(Fuzz& f) {
 }
 
 void Call_weft_eigvalsh(Fuzz& f) {
-  f.BeginOp(kOps[345]);
+  f.BeginOp(kOps[349]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_eigvalsh_opts* const opts = f.Options<weft_eigvalsh_opts>();
@@ -88,7 +238,7 @@ void Call_weft_eigvalsh(Fuzz& f) {
 }
 
 void Call_weft_svd(Fuzz& f) {
-  f.BeginOp(kOps[346]);
+  f.BeginOp(kOps[350]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_svd_opts* const opts = f.Options<weft_svd_opts>();
@@ -108,7 +258,7 @@ void Call_weft_svd(Fuzz& f) {
 }
 
 void Call_weft_svdvals(Fuzz& f) {
-  f.BeginOp(kOps[347]);
+  f.BeginOp(kOps[351]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -118,7 +268,7 @@ void Call_weft_svdvals(Fuzz& f) {
 }
 
 void Call_weft_eig(Fuzz& f) {
-  f.BeginOp(kOps[348]);
+  f.BeginOp(kOps[352]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out_eigenvalues = f.Out<weft_tensor*>(false);
@@ -130,7 +280,7 @@ void Call_weft_eig(Fuzz& f) {
 }
 
 void Call_weft_eigvals(Fuzz& f) {
-  f.BeginOp(kOps[349]);
+  f.BeginOp(kOps[353]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -140,7 +290,7 @@ void Call_weft_eigvals(Fuzz& f) {
 }
 
 void Call_weft_solve(Fuzz& f) {
-  f.BeginOp(kOps[350]);
+  f.BeginOp(kOps[354]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const a = f.Operand(0);
   weft_tensor* const b = f.Operand(1);
@@ -157,7 +307,7 @@ void Call_weft_solve(Fuzz& f) {
 }
 
 void Call_weft_inv(Fuzz& f) {
-  f.BeginOp(kOps[351]);
+  f.BeginOp(kOps[355]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -167,7 +317,7 @@ void Call_weft_inv(Fuzz& f) {
 }
 
 void Call_weft_det(Fuzz& f) {
-  f.BeginOp(kOps[352]);
+  f.BeginOp(kOps[356]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -177,7 +327,7 @@ void Call_weft_det(Fuzz& f) {
 }
 
 void Call_weft_slogdet(Fuzz& f) {
-  f.BeginOp(kOps[353]);
+  f.BeginOp(kOps[357]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out_sign = f.Out<weft_tensor*>(false);
@@ -189,7 +339,7 @@ void Call_weft_slogdet(Fuzz& f) {
 }
 
 void Call_weft_logdet(Fuzz& f) {
-  f.BeginOp(kOps[354]);
+  f.BeginOp(kOps[358]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -199,7 +349,7 @@ void Call_weft_logdet(Fuzz& f) {
 }
 
 void Call_weft_lu_solve(Fuzz& f) {
-  f.BeginOp(kOps[355]);
+  f.BeginOp(kOps[359]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const lu = f.Operand(0);
   weft_tensor* const permutation = f.Operand(1);
@@ -217,7 +367,7 @@ void Call_weft_lu_solve(Fuzz& f) {
 }
 
 void Call_weft_geqrf(Fuzz& f) {
-  f.BeginOp(kOps[356]);
+  f.BeginOp(kOps[360]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out_reflectors = f.Out<weft_tensor*>(false);
@@ -229,7 +379,7 @@ void Call_weft_geqrf(Fuzz& f) {
 }
 
 void Call_weft_ormqr(Fuzz& f) {
-  f.BeginOp(kOps[357]);
+  f.BeginOp(kOps[361]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const reflectors = f.Operand(0);
   weft_tensor* const tau = f.Operand(1);
@@ -248,8 +398,44 @@ void Call_weft_ormqr(Fuzz& f) {
   f.Keep(out);
 }
 
+void Call_weft_ldl(Fuzz& f) {
+  f.BeginOp(kOps[362]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_ldl_opts* const opts = f.Options<weft_ldl_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LDL_HAS_HERMITIAN;
+    opts->hermitian = static_cast<int32_t>(f.BoolAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out_ld = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_pivots = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_ldl(ctx, x, opts, out_ld, out_pivots))) return;
+  f.Keep(out_ld);
+  f.Keep(out_pivots);
+}
+
+void Call_weft_ldl_solve(Fuzz& f) {
+  f.BeginOp(kOps[363]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const ld = f.Operand(0);
+  weft_tensor* const pivots = f.Operand(1);
+  weft_tensor* const b = f.Operand(2);
+  weft_ldl_solve_opts* const opts = f.Options<weft_ldl_solve_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LDL_SOLVE_HAS_HERMITIAN;
+    opts->hermitian = static_cast<int32_t>(f.BoolAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_ldl_solve(ctx, ld, pivots, b, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_batch_norm_running(Fuzz& f) {
-  f.BeginOp(kOps[358]);
+  f.BeginOp(kOps[364]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -277,7 +463,7 @@ void Call_weft_batch_norm_running(Fuzz& f) {
 }
 
 void Call_weft_pinv(Fuzz& f) {
-  f.BeginOp(kOps[359]);
+  f.BeginOp(kOps[365]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_pinv_opts* const opts = f.Options<weft_pinv_opts>();
@@ -297,7 +483,7 @@ void Call_weft_pinv(Fuzz& f) {
 }
 
 void Call_weft_lstsq(Fuzz& f) {
-  f.BeginOp(kOps[360]);
+  f.BeginOp(kOps[366]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const a = f.Operand(0);
   weft_tensor* const b = f.Operand(1);
@@ -320,7 +506,7 @@ void Call_weft_lstsq(Fuzz& f) {
 }
 
 void Call_weft_matrix_rank(Fuzz& f) {
-  f.BeginOp(kOps[361]);
+  f.BeginOp(kOps[367]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_matrix_rank_opts* const opts = f.Options<weft_matrix_rank_opts>();
@@ -340,7 +526,7 @@ void Call_weft_matrix_rank(Fuzz& f) {
 }
 
 void Call_weft_matrix_norm(Fuzz& f) {
-  f.BeginOp(kOps[362]);
+  f.BeginOp(kOps[368]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_matrix_norm_opts* const opts = f.Options<weft_matrix_norm_opts>();
@@ -358,7 +544,7 @@ void Call_weft_matrix_norm(Fuzz& f) {
 }
 
 void Call_weft_cond(Fuzz& f) {
-  f.BeginOp(kOps[363]);
+  f.BeginOp(kOps[369]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_cond_opts* const opts = f.Options<weft_cond_opts>();
@@ -376,7 +562,7 @@ void Call_weft_cond(Fuzz& f) {
 }
 
 void Call_weft_cholesky_solve(Fuzz& f) {
-  f.BeginOp(kOps[364]);
+  f.BeginOp(kOps[370]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const factor = f.Operand(0);
   weft_tensor* const b = f.Operand(1);
@@ -393,7 +579,7 @@ void Call_weft_cholesky_solve(Fuzz& f) {
 }
 
 void Call_weft_cholesky_inverse(Fuzz& f) {
-  f.BeginOp(kOps[365]);
+  f.BeginOp(kOps[371]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const factor = f.Operand(0);
   weft_cholesky_inverse_opts* const opts = f.Options<weft_cholesky_inverse_opts>();
@@ -409,7 +595,7 @@ void Call_weft_cholesky_inverse(Fuzz& f) {
 }
 
 void Call_weft_matrix_exp(Fuzz& f) {
-  f.BeginOp(kOps[366]);
+  f.BeginOp(kOps[372]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -419,7 +605,7 @@ void Call_weft_matrix_exp(Fuzz& f) {
 }
 
 void Call_weft_householder_product(Fuzz& f) {
-  f.BeginOp(kOps[367]);
+  f.BeginOp(kOps[373]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const v = f.Operand(0);
   weft_tensor* const tau = f.Operand(1);
@@ -430,7 +616,7 @@ void Call_weft_householder_product(Fuzz& f) {
 }
 
 void Call_weft_tensorsolve(Fuzz& f) {
-  f.BeginOp(kOps[368]);
+  f.BeginOp(kOps[374]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const a = f.Operand(0);
   weft_tensor* const b = f.Operand(1);
@@ -441,7 +627,7 @@ void Call_weft_tensorsolve(Fuzz& f) {
 }
 
 void Call_weft_tensorinv(Fuzz& f) {
-  f.BeginOp(kOps[369]);
+  f.BeginOp(kOps[375]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const a = f.Operand(0);
   weft_tensorinv_opts* const opts = f.Options<weft_tensorinv_opts>();
@@ -457,7 +643,7 @@ void Call_weft_tensorinv(Fuzz& f) {
 }
 
 void Call_weft_ctc_loss(Fuzz& f) {
-  f.BeginOp(kOps[370]);
+  f.BeginOp(kOps[376]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const labels = f.Operand(1);
@@ -480,7 +666,7 @@ void Call_weft_ctc_loss(Fuzz& f) {
 }
 
 void Call_weft_einsum(Fuzz& f) {
-  f.BeginOp(kOps[371]);
+  f.BeginOp(kOps[377]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   size_t xs_count = 0;
   weft_tensor* const* const xs = f.Operands(0, &xs_count);
@@ -494,7 +680,7 @@ void Call_weft_einsum(Fuzz& f) {
 }
 
 void Call_weft_embedding_bag(Fuzz& f) {
-  f.BeginOp(kOps[372]);
+  f.BeginOp(kOps[378]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const table = f.Operand(0);
   weft_tensor* const ids = f.Operand(1);
@@ -517,7 +703,7 @@ void Call_weft_embedding_bag(Fuzz& f) {
 }
 
 void Call_weft_gru(Fuzz& f) {
-  f.BeginOp(kOps[373]);
+  f.BeginOp(kOps[379]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const h = f.Operand(1);
@@ -542,7 +728,7 @@ void Call_weft_gru(Fuzz& f) {
 }
 
 void Call_weft_histogram(Fuzz& f) {
-  f.BeginOp(kOps[374]);
+  f.BeginOp(kOps[380]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const edges = f.Operand(1);
@@ -560,7 +746,7 @@ void Call_weft_histogram(Fuzz& f) {
 }
 
 void Call_weft_lstm(Fuzz& f) {
-  f.BeginOp(kOps[375]);
+  f.BeginOp(kOps[381]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const h = f.Operand(1);
@@ -588,7 +774,7 @@ void Call_weft_lstm(Fuzz& f) {
 }
 
 void Call_weft_most_frequent(Fuzz& f) {
-  f.BeginOp(kOps[376]);
+  f.BeginOp(kOps[382]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_most_frequent_opts* const opts = f.Options<weft_most_frequent_opts>();
@@ -608,7 +794,7 @@ void Call_weft_most_frequent(Fuzz& f) {
 }
 
 void Call_weft_multi_head_attention(Fuzz& f) {
-  f.BeginOp(kOps[377]);
+  f.BeginOp(kOps[383]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const query = f.Operand(0);
   weft_tensor* const key = f.Operand(1);
@@ -637,7 +823,7 @@ void Call_weft_multi_head_attention(Fuzz& f) {
 }
 
 void Call_weft_rnn(Fuzz& f) {
-  f.BeginOp(kOps[378]);
+  f.BeginOp(kOps[384]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const h = f.Operand(1);
@@ -664,7 +850,7 @@ void Call_weft_rnn(Fuzz& f) {
 }
 
 void Call_weft_tensordot(Fuzz& f) {
-  f.BeginOp(kOps[379]);
+  f.BeginOp(kOps[385]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -681,7 +867,7 @@ void Call_weft_tensordot(Fuzz& f) {
 }
 
 void Call_weft_unique_consecutive_static(Fuzz& f) {
-  f.BeginOp(kOps[380]);
+  f.BeginOp(kOps[386]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t size = {};
@@ -707,7 +893,7 @@ void Call_weft_unique_consecutive_static(Fuzz& f) {
 }
 
 void Call_weft_weight_norm(Fuzz& f) {
-  f.BeginOp(kOps[381]);
+  f.BeginOp(kOps[387]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const v = f.Operand(0);
   weft_tensor* const g = f.Operand(1);
@@ -724,7 +910,7 @@ void Call_weft_weight_norm(Fuzz& f) {
 }
 
 void Call_weft_cartesian_prod(Fuzz& f) {
-  f.BeginOp(kOps[382]);
+  f.BeginOp(kOps[388]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   size_t inputs_count = 0;
   weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
@@ -735,7 +921,7 @@ void Call_weft_cartesian_prod(Fuzz& f) {
 }
 
 void Call_weft_combinations(Fuzz& f) {
-  f.BeginOp(kOps[383]);
+  f.BeginOp(kOps[389]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_combinations_opts* const opts = f.Options<weft_combinations_opts>();
@@ -753,7 +939,7 @@ void Call_weft_combinations(Fuzz& f) {
 }
 
 void Call_weft_eye(Fuzz& f) {
-  f.BeginOp(kOps[384]);
+  f.BeginOp(kOps[390]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   int64_t rows = {};
   rows = f.IntAttr(0);
@@ -774,7 +960,7 @@ void Call_weft_eye(Fuzz& f) {
 }
 
 void Call_weft_logspace(Fuzz& f) {
-  f.BeginOp(kOps[385]);
+  f.BeginOp(kOps[391]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   double start = {};
   start = f.DoubleAttr(0);
@@ -797,7 +983,7 @@ void Call_weft_logspace(Fuzz& f) {
 }
 
 void Call_weft_meshgrid(Fuzz& f) {
-  f.BeginOp(kOps[386]);
+  f.BeginOp(kOps[392]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   size_t inputs_count = 0;
   weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
@@ -814,7 +1000,7 @@ void Call_weft_meshgrid(Fuzz& f) {
 }
 
 void Call_weft_tril_indices(Fuzz& f) {
-  f.BeginOp(kOps[387]);
+  f.BeginOp(kOps[393]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   int64_t rows = {};
   rows = f.IntAttr(0);
@@ -835,7 +1021,7 @@ void Call_weft_tril_indices(Fuzz& f) {
 }
 
 void Call_weft_triu_indices(Fuzz& f) {
-  f.BeginOp(kOps[388]);
+  f.BeginOp(kOps[394]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   int64_t rows = {};
   rows = f.IntAttr(0);
@@ -856,7 +1042,7 @@ void Call_weft_triu_indices(Fuzz& f) {
 }
 
 void Call_weft_window(Fuzz& f) {
-  f.BeginOp(kOps[389]);
+  f.BeginOp(kOps[395]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   int64_t count = {};
   count = f.IntAttr(0);
@@ -881,7 +1067,7 @@ void Call_weft_window(Fuzz& f) {
 }
 
 void Call_weft_bernoulli_of(Fuzz& f) {
-  f.BeginOp(kOps[390]);
+  f.BeginOp(kOps[396]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const probability = f.Operand(0);
   weft_bernoulli_of_opts* const opts = f.Options<weft_bernoulli_of_opts>();
@@ -897,7 +1083,7 @@ void Call_weft_bernoulli_of(Fuzz& f) {
 }
 
 void Call_weft_beta(Fuzz& f) {
-  f.BeginOp(kOps[391]);
+  f.BeginOp(kOps[397]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const alpha = f.Operand(0);
   weft_tensor* const beta = f.Operand(1);
@@ -914,7 +1100,7 @@ void Call_weft_beta(Fuzz& f) {
 }
 
 void Call_weft_binomial(Fuzz& f) {
-  f.BeginOp(kOps[392]);
+  f.BeginOp(kOps[398]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const trials = f.Operand(0);
   weft_tensor* const probability = f.Operand(1);
@@ -931,7 +1117,7 @@ void Call_weft_binomial(Fuzz& f) {
 }
 
 void Call_weft_cauchy(Fuzz& f) {
-  f.BeginOp(kOps[393]);
+  f.BeginOp(kOps[399]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const location = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -948,7 +1134,7 @@ void Call_weft_cauchy(Fuzz& f) {
 }
 
 void Call_weft_dirichlet(Fuzz& f) {
-  f.BeginOp(kOps[394]);
+  f.BeginOp(kOps[400]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const alpha = f.Operand(0);
   weft_dirichlet_opts* const opts = f.Options<weft_dirichlet_opts>();
@@ -964,7 +1150,7 @@ void Call_weft_dirichlet(Fuzz& f) {
 }
 
 void Call_weft_exponential(Fuzz& f) {
-  f.BeginOp(kOps[395]);
+  f.BeginOp(kOps[401]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const rate = f.Operand(0);
   weft_exponential_opts* const opts = f.Options<weft_exponential_opts>();
@@ -980,7 +1166,7 @@ void Call_weft_exponential(Fuzz& f) {
 }
 
 void Call_weft_gamma(Fuzz& f) {
-  f.BeginOp(kOps[396]);
+  f.BeginOp(kOps[402]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const alpha = f.Operand(0);
   weft_gamma_opts* const opts = f.Options<weft_gamma_opts>();
@@ -998,7 +1184,7 @@ void Call_weft_gamma(Fuzz& f) {
 }
 
 void Call_weft_geometric(Fuzz& f) {
-  f.BeginOp(kOps[397]);
+  f.BeginOp(kOps[403]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const probability = f.Operand(0);
   weft_geometric_opts* const opts = f.Options<weft_geometric_opts>();
@@ -1014,7 +1200,7 @@ void Call_weft_geometric(Fuzz& f) {
 }
 
 void Call_weft_gumbel(Fuzz& f) {
-  f.BeginOp(kOps[398]);
+  f.BeginOp(kOps[404]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const location = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -1031,7 +1217,7 @@ void Call_weft_gumbel(Fuzz& f) {
 }
 
 void Call_weft_laplace(Fuzz& f) {
-  f.BeginOp(kOps[399]);
+  f.BeginOp(kOps[405]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const location = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -1048,7 +1234,7 @@ void Call_weft_laplace(Fuzz& f) {
 }
 
 void Call_weft_log_normal(Fuzz& f) {
-  f.BeginOp(kOps[400]);
+  f.BeginOp(kOps[406]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const mean = f.Operand(0);
   weft_tensor* const deviation = f.Operand(1);
@@ -1065,7 +1251,7 @@ void Call_weft_log_normal(Fuzz& f) {
 }
 
 void Call_weft_multinomial(Fuzz& f) {
-  f.BeginOp(kOps[401]);
+  f.BeginOp(kOps[407]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const probabilities = f.Operand(0);
   int64_t count = {};
@@ -1083,7 +1269,7 @@ void Call_weft_multinomial(Fuzz& f) {
 }
 
 void Call_weft_normal_of(Fuzz& f) {
-  f.BeginOp(kOps[402]);
+  f.BeginOp(kOps[408]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const mean = f.Operand(0);
   weft_tensor* const deviation = f.Operand(1);
@@ -1100,7 +1286,7 @@ void Call_weft_normal_of(Fuzz& f) {
 }
 
 void Call_weft_poisson(Fuzz& f) {
-  f.BeginOp(kOps[403]);
+  f.BeginOp(kOps[409]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const rate = f.Operand(0);
   weft_poisson_opts* const opts = f.Options<weft_poisson_opts>();
@@ -1116,7 +1302,7 @@ void Call_weft_poisson(Fuzz& f) {
 }
 
 void Call_weft_randint(Fuzz& f) {
-  f.BeginOp(kOps[404]);
+  f.BeginOp(kOps[410]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -1138,7 +1324,7 @@ void Call_weft_randint(Fuzz& f) {
 }
 
 void Call_weft_randperm(Fuzz& f) {
-  f.BeginOp(kOps[405]);
+  f.BeginOp(kOps[411]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   int64_t count = {};
   count = f.IntAttr(0);
@@ -1155,7 +1341,7 @@ void Call_weft_randperm(Fuzz& f) {
 }
 
 void Call_weft_truncated_normal(Fuzz& f) {
-  f.BeginOp(kOps[406]);
+  f.BeginOp(kOps[412]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -1181,7 +1367,7 @@ void Call_weft_truncated_normal(Fuzz& f) {
 }
 
 void Call_weft_amp_non_finite_check_and_unscale(Fuzz& f) {
-  f.BeginOp(kOps[407]);
+  f.BeginOp(kOps[413]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const found = f.Operand(1);
@@ -1195,7 +1381,7 @@ void Call_weft_amp_non_finite_check_and_unscale(Fuzz& f) {
 }
 
 void Call_weft_amp_update_scale(Fuzz& f) {
-  f.BeginOp(kOps[408]);
+  f.BeginOp(kOps[414]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const scale = f.Operand(0);
   weft_tensor* const tracker = f.Operand(1);
