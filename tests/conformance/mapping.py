@@ -54,7 +54,7 @@ PREDICATES = ("is_inf", "is_pos_inf", "is_neg_inf", "signbit", "logical_and", "l
 # What these tests call a few dtypes, and what the API calls them.
 _API = {"i1": "bool", "ui8": "u8", "ui16": "u16", "ui32": "u32", "ui64": "u64", "complex<f32>": "c64", "complex<f64>": "c128"}
 # Operations with real results of complex operands: which results, None for all; and those with complex ones of real operands.
-REAL = {"abs": None, "real": None, "imag": None, "angle": None, "norm": None, "var": None, "std": None, "matrix_norm": None, "svdvals": None,
+REAL = {"abs": None, "real": None, "imag": None, "angle": None, "norm": None, "var": None, "std": None, "matrix_norm": None, "svdvals": None, "l1": None, "triplet_margin": None, "pairwise_distance": None,
         "eigvalsh": None, "cond": None, "view_as_real": None, "slogdet": (1,), "svd": (1,), "eigh": (0,), "var_mean": (0,), "std_mean": (0,)}
 COMPLEX = ("complex", "polar", "eig", "eigvals", "view_as_complex")
 

@@ -43,14 +43,7 @@ def of_fewer_digits(t, s):
 unary("frac", "frac")
 
 
-@maps("isinf")
-def isinf(t, s):
-    """A complex number is where either part is."""
-    if s.input.is_complex():
-        return t.op("logical_or", *[t.op("is_inf", t.op(part, t(s.input))) for part in ("real", "imag")])
-    return t.op("is_inf", t(s.input))
-
-
+unary("isinf", "is_inf")
 unary("isneginf", "is_neg_inf")
 unary("isposinf", "is_pos_inf")
 unary("angle", "angle", floats=True)
@@ -192,8 +185,6 @@ def logit(t, s):
 def nan_to_num(t, s):
     given = {name: argument(s, i, name) for i, name in enumerate(("nan", "posinf", "neginf"))}
     given = {name: float(x) for name, x in given.items() if x is not None}
-    if s.input.is_complex():
-        return t.op("complex", *[t.op("nan_to_num", t.op(part, t(s.input)), **given) for part in ("real", "imag")])
     return t.op("nan_to_num", t(s.input), **given)
 
 
@@ -206,7 +197,7 @@ def round_decimals(t, s):
 def lerp(t, s):
     dtype = torch.result_type(s.input, s.args[0])
     x, y, weight = t(s.input, dtype), t(s.args[0], dtype), t(argument(s, 1, "weight"), dtype)
-    return t.op("add", x, t.op("mul", weight, t.op("sub", y, x))) if dtype.is_complex else t.op("lerp", x, y, weight)
+    return t.op("lerp", x, y, weight)
 
 
 @maps("addcmul", "addcdiv", sums=True)
@@ -311,11 +302,7 @@ def reduced(t, value, how):
 
 @maps("nn.functional.l1_loss", sums=True)
 def l1(t, s):
-    how = s.kwargs.get("reduction", "mean")
-    dtype = torch.result_type(s.input, s.args[0])
-    if dtype.is_complex:
-        return reduced(t, t.op("abs", t.op("sub", t(s.input, dtype), t(s.args[0], dtype))), how)
-    return t.op("l1", t(s.input), t(s.args[0]), reduction=how)
+    return t.op("l1", *pair(t, s.input, s.args[0]), reduction=s.kwargs.get("reduction", "mean"))
 
 
 loss("nn.functional.smooth_l1_loss", "smooth_l1", "beta")

@@ -150,42 +150,15 @@ def trapezoid(t, s):
 @maps("cov", "corrcoef", sums=True)
 def cov(t, s):
     up = wide(s.result.dtype)
-    if up.is_complex:
-        return of_complex(t, s)
     if s.name == "corrcoef":
         return t.op("corrcoef", t(s.input, s.result.dtype))
     t.no_gradient = up != s.input.dtype and s.kwargs.get("aweights") is not None  # 0 up to rounding, along weights of f32
-    counts, weights = (t(v, up) if v is not None else None for v in (s.kwargs.get("fweights"), s.kwargs.get("aweights")))
+    counts, weights = (t(v, up.to_real()) if v is not None else None for v in (s.kwargs.get("fweights"), s.kwargs.get("aweights")))
     return t.convert(t.op("cov", t(s.input, up), counts, weights, correction=int(s.kwargs.get("correction", 1))), s.result.dtype)
-
-
-def of_complex(t, s):
-    """cov and corrcoef: deviations times conjugate ones. PyTorch's counts and weights of observations are arguments."""
-    dtype, (rows, n) = s.input.dtype, (1, s.input.numel()) if s.input.ndim < 2 else s.input.shape
-    weights = [v.detach().double() for v in (s.kwargs.get("fweights"), s.kwargs.get("aweights")) if v is not None]
-    w = math.prod(weights) if weights else torch.ones(n, dtype=torch.float64)
-    spread = w * s.kwargs["aweights"].detach().double() if s.kwargs.get("aweights") is not None else w
-    left = (w.sum() - s.kwargs.get("correction", 1) * (spread.sum() / w.sum() if len(w) else 1)).clamp(min=0)
-    t.no_gradient, x, w = bool(weights), t.op("reshape", t(s.input), shape=[rows, n]), t(w, dtype)
-    mean = t.op("div", t.op("sum", t.op("mul", x, w), dims=[1], keepdims=True), t.op("sum", w))
-    off = t.op("sub", x, mean)
-    turned = t.op("transpose", t.op("conj", off), permutation=[1, 0])
-    c = t.op("div", t.op("matmul", t.op("mul", off, w), turned), t(left, dtype))
-    if s.name == "corrcoef":
-        size = t.op("sqrt", t.op("real", t.op("diag", c)))
-        around = [t.convert(t.op("reshape", size, shape=shape), dtype) for shape in ([rows, 1], [1, rows])]
-        c = t.op("div", t.op("div", c, around[0]), around[1])
-        t.no_gradient = True
-    return shaped(t, s, c)
 
 
 @maps("renorm", sums=True)
 def renorm(t, s):
-    if s.input.is_complex():
-        p, most, dims, part = float(s.args[0]), float(s.args[2]), [d for d in range(s.input.ndim) if d != s.args[1] % s.input.ndim], s.input.real.dtype
-        size = t.op("norm", t(s.input), p=p, dims=dims, keepdims=True)
-        factor = t.op("where", t.op("gt", size, t(most, part)), t.op("div", t(most, part), t.op("add", size, t(1e-7, part))), t(1, part))
-        return t.op("mul", t(s.input), t.convert(factor, s.input.dtype))
     return t.op("renorm", t(s.input), p=float(s.args[0]), axis=int(s.args[1]), most=float(s.args[2]))
 
 
@@ -232,15 +205,14 @@ def pairwise_distance(t, s):
     given = {name: float(argument(s, i + 1, name, d)) for i, (name, d) in enumerate((("p", 2.0), ("eps", 1e-6)))}
     shape = list(torch.broadcast_shapes(s.input.shape, s.args[0].shape))
     x, y = (t.op("broadcast_to", t(v), shape=shape) for v in (s.input, s.args[0]))
-    if not s.input.is_floating_point():
+    if not s.input.is_floating_point() and not s.input.is_complex():
         return distance(t, x, y, s, bool(argument(s, 3, "keepdim", False)), **given)
     return t.op("pairwise_distance", x, y, keepdims=bool(argument(s, 3, "keepdim", False)), **given)
 
 
 def distance(t, x, y, s, keepdims=False, p=2.0, eps=1e-6):
-    """The norm of x - y + eps: of complex numbers, and of integers that are subtracted as such."""
-    part = s.input.dtype if s.input.is_complex() else torch.float32
-    off = t.op("add", t.convert(t.op("sub", x, y), part), t(eps, part))
+    """The norm of x - y + eps, of integers that are subtracted as such."""
+    off = t.op("add", t.convert(t.op("sub", x, y), torch.float32), t(eps, torch.float32))
     return t.op("norm", off, p=p, dims=[max(1, s.input.ndim) - 1], keepdims=keepdims)
 
 
@@ -250,7 +222,7 @@ def triplet(t, s):
     given = {name: float(s.kwargs[name]) for name in ("margin", "p", "eps") if name in s.kwargs}
     if type(s.kwargs.get("distance_function")).__name__ not in ("PairwiseDistance", "NoneType"):
         raise Refused("own distances")
-    if s.input.is_floating_point():
+    if s.input.is_floating_point() or s.input.is_complex():
         return t.op("triplet_margin", *tensors, **how, **given)
     anchor, near, far_off = tensors
     margin = given.pop("margin", 1.0)

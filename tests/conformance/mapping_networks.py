@@ -5,7 +5,6 @@ Importing it adds them to mapping.MAPPED.
 import numpy as np
 import torch
 
-import weft
 from mapping import NAMES, Refused, argument, maps
 
 
@@ -82,57 +81,41 @@ def channels_first(t, value, n, batched):
     return value if batched else t.op("squeeze", value, dims=[0])
 
 
-def by_parts(t, product, x, y):
-    """A product of complex numbers by four of their parts."""
-    if x.dtype not in weft.PARTS:
-        return product(x, y)
-    (a, b), (c, d) = ([t.op(part, v) for part in ("real", "imag")] for v in (x, y))
-    return t.op("complex", t.op("sub", product(a, c), product(b, d)), t.op("add", product(a, d), product(b, c)))
+def batched(t, x, n):
+    """[N, C, spatial…], and whether that is x's own shape: PyTorch takes one example without N, too."""
+    return (t(x), True) if x.ndim == n + 2 else (t.op("expand_dims", t(x), dims=[0]), False)
 
 
-def with_bias(t, y, b, dtype, up):
+def alone(t, y, own):
+    return y if own else t.op("squeeze", y, dims=[0])
+
+
+def with_bias(t, y, b, dtype, up, n):
     if b is not None:
-        y = t.op("add", y, t.convert(t(b), up or NAMES[b.dtype]))
+        y = t.op("add", y, t.op("reshape", t.convert(t(b), up or NAMES[b.dtype]), shape=[len(b), *[1] * n]))
     return t.convert(y, dtype)
 
 
 @maps("nn.functional.conv1d", "nn.functional.conv2d", "nn.functional.conv3d", sums=True)
 def conv(t, s):
     w, b = s.args[0], argument(s, 1, "bias")
-    n = w.ndim - 2
-    batched = s.input.ndim == n + 2
-    stride, padding = many(argument(s, 2, "stride", 1), n), argument(s, 3, "padding", 0)
-    dilation, groups = many(argument(s, 4, "dilation", 1), n), argument(s, 5, "groups", 1)
-    if isinstance(padding, str):
-        same = {"padding": padding}
-    else:
-        same = {"padding": "explicit", "pads": [p for p in many(padding, n) for _ in range(2)]}
-    up = wide(t, s.input) if b is not None else None
-    x = channels_last(t, t(s.input), n, batched)
-    kernel = t.op("transpose", t(w), permutation=[*range(2, n + 2), 1, 0])
-    y = by_parts(t, lambda v, w: t.op("conv", v, w, strides=stride, dilation=dilation, groups=groups, dtype=up, **same), x, kernel)
-    return channels_first(t, with_bias(t, y, b, s.input.dtype, up), n, batched)
+    n, padding = w.ndim - 2, argument(s, 3, "padding", 0)
+    same = {"padding": padding} if isinstance(padding, str) else {"padding": "explicit", "pads": [p for p in many(padding, n) for _ in range(2)]}
+    up, (x, own) = wide(t, s.input) if b is not None else None, batched(t, s.input, n)
+    y = t.op("conv", x, t(w), strides=many(argument(s, 2, "stride", 1), n), dilation=many(argument(s, 4, "dilation", 1), n),
+             groups=argument(s, 5, "groups", 1), dtype=up, channels_first=True, **same)
+    return with_bias(t, alone(t, y, own), b, s.input.dtype, up, n)
 
 
 @maps("nn.functional.conv_transpose1d", "nn.functional.conv_transpose2d", "nn.functional.conv_transpose3d", sums=True)
 def conv_transpose(t, s):
     w, b = s.args[0], argument(s, 1, "bias")
     n = w.ndim - 2
-    batched = s.input.ndim == n + 2
-    stride, padding = many(argument(s, 2, "stride", 1), n), many(argument(s, 3, "padding", 0), n)
-    extra, groups = many(argument(s, 4, "output_padding", 0), n), argument(s, 5, "groups", 1)
-    dilation = many(argument(s, 6, "dilation", 1), n)
-    x = channels_last(t, t(s.input), n, batched)
-    kernel, up = t(w), wide(t, s.input) if b is not None else None
-    inputs, outputs = w.shape[0], w.shape[1]
-    if groups > 1:  # [g·i, o, …] to [i, g·o, …]: a group's features are together
-        kernel = t.op("reshape", kernel, shape=[groups, inputs // groups, outputs, *w.shape[2:]])
-        kernel = t.op("transpose", kernel, permutation=[1, 0, 2, *range(3, n + 3)])
-        kernel = t.op("reshape", kernel, shape=[inputs // groups, groups * outputs, *w.shape[2:]])
-    kernel = t.op("transpose", kernel, permutation=[*range(2, n + 2), 0, 1])
-    y = by_parts(t, lambda v, w: t.op("conv_transpose", v, w, strides=stride, pads=[p for p in padding for _ in range(2)], output_padding=extra,
-                                      dilation=dilation, groups=groups, dtype=up), x, kernel)
-    return channels_first(t, with_bias(t, y, b, s.input.dtype, up), n, batched)
+    up, (x, own) = wide(t, s.input) if b is not None else None, batched(t, s.input, n)
+    y = t.op("conv_transpose", x, t(w), strides=many(argument(s, 2, "stride", 1), n), pads=[p for p in many(argument(s, 3, "padding", 0), n) for _ in range(2)],
+             output_padding=many(argument(s, 4, "output_padding", 0), n), dilation=many(argument(s, 6, "dilation", 1), n), groups=argument(s, 5, "groups", 1),
+             dtype=up, channels_first=True)
+    return with_bias(t, alone(t, y, own), b, s.input.dtype, up, n)
 
 
 @maps("nn.functional.max_pool1d", "nn.functional.max_pool2d", "nn.functional.max_pool3d",
@@ -148,21 +131,19 @@ def pool(t, s, n, average):
     padding = many(argument(s, 2, "padding", 0), n)
     rest = {name: argument(s, 3 + i, name) for i, name in enumerate(
         ("ceil_mode", "count_include_pad", "divisor_override") if average else ("dilation", "ceil_mode", "return_indices"))}
-    batched = s.input.ndim == n + 2
-    x = channels_last(t, t(s.input), n, batched)
+    x, own = batched(t, s.input, n)
     how = {"window": window, "strides": stride, "padding": "explicit", "pads": [p for p in padding for _ in range(2)],
-           "ceil_mode": bool(rest.get("ceil_mode"))}
+           "ceil_mode": bool(rest.get("ceil_mode")), "channels_first": True}
     if average:
         how.update(count_include_pad=rest["count_include_pad"] is not False, divisor=rest.get("divisor_override"))
         whole = not s.input.is_floating_point()  # sums are divided, and cut off
-        y = t.op("avg_pool", t.convert(x, torch.float64) if whole else x, **how)
-        return channels_first(t, t.convert(y, s.input.dtype), n, batched)
+        return t.convert(alone(t, t.op("avg_pool", t.convert(x, torch.float64) if whole else x, **how), own), s.input.dtype)
     how["dilation"] = many(rest["dilation"] or 1, n)
     if not (s.kwargs.get("return_indices") or rest.get("return_indices")):
-        return channels_first(t, t.op("max_pool", x, **how), n, batched)
+        return alone(t, t.op("max_pool", x, **how), own)
     values, places = t.op("max_pool_with_indices", x, **how)
     places.dtype = "i32"
-    return [channels_first(t, values, n, batched), channels_first(t, places, n, batched)]
+    return [alone(t, values, own), alone(t, places, own)]
 
 
 # --- networks --------------------------------------------------------------------------------------------------------
