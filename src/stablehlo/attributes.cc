@@ -260,7 +260,9 @@ absl::StatusOr<ir::ShloAttr> Parser::ParseHash() {
     WEFT_RETURN_IF_ERROR(Need(">"));
     return attr;
   }
-  if (name.starts_with("stablehlo.") && LooksAt("<")) return ParseStruct(name.substr(10));
+  for (const std::string_view dialect : {"stablehlo.", "chlo."}) {
+    if (name.starts_with(dialect) && LooksAt("<")) return ParseStruct(name.substr(dialect.size()));
+  }
   if (name.find('.') != std::string_view::npos || (name == "sdy" && LooksAt("<"))) {
     if (LooksAt("<")) WEFT_RETURN_IF_ERROR(SkipBalanced());
     return attr;

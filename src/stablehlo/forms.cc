@@ -88,6 +88,7 @@ constinit const Parser::Form Parser::kForms[] = {
     {"stablehlo.convolution", &Parser::ParseConvolution},
     {"stablehlo.reduce", &Parser::ParseReduce},
     {"stablehlo.while", &Parser::ParseWhile},
+    {"chlo.scan", &Parser::ParseScan},
     {"stablehlo.complex", &Parser::ParseComplex},
     {"stablehlo.custom_call", &Parser::ParseCustomCall},
     {"stablehlo.composite", &Parser::ParseComposite},
@@ -312,6 +313,24 @@ absl::Status Parser::ParseWhile(Operation& op) {
     op.regions.push_back(std::move(region));
   }
   return absl::OkStatus();
+}
+
+// scan(%a, %b) inits(%c) dimension=0 [attributes {…}] { … } : (T, U, V) -> (…)
+absl::Status Parser::ParseScan(Operation& op) {
+  WEFT_RETURN_IF_ERROR(ParseUses(op));
+  const auto inputs = static_cast<int64_t>(op.operands.size());
+  if (!TakeWord("inits")) return Expected("inits(…)");
+  WEFT_RETURN_IF_ERROR(ParseUses(op));
+  if (!TakeWord("dimension")) return Expected("dimension = …");
+  WEFT_RETURN_IF_ERROR(Need("="));
+  WEFT_ASSIGN_OR_RETURN(Attr dimension, ParseNumber(/*untyped=*/true));
+  op.attributes.emplace_back("dimension", std::move(dimension));
+  op.attributes.emplace_back("operandSegmentSizes",
+                             Attr::Ints({inputs, static_cast<int64_t>(op.operands.size()) - inputs}));
+  if (TakeWord("attributes")) WEFT_RETURN_IF_ERROR(ParseDictionary(op.attributes));
+  WEFT_RETURN_IF_ERROR(ParseRegion(op.regions.emplace_back()));
+  WEFT_RETURN_IF_ERROR(Need(":"));
+  return ParsePrettyTypes(op);
 }
 
 // complex %a, %b : T, the type of the result; its parts' types follow from it.

@@ -104,6 +104,7 @@ class Parser : private Scanner {
   absl::Status ParseReduce(Operation& op);
   absl::Status ParseReducer(Operation& op);
   absl::Status ParseWhile(Operation& op);
+  absl::Status ParseScan(Operation& op);
   absl::Status ParseComplex(Operation& op);
   absl::Status ParseCustomCall(Operation& op);
   absl::Status ParseComposite(Operation& op);

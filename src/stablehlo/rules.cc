@@ -21,7 +21,7 @@ RuleMap MakeRules() {
     const auto entry = rules.try_emplace(absl::StrCat("stablehlo.", op->name)).first;
     entry->second = {entry->first, op->read != nullptr ? op->read : ReadBySchema, op};
   }
-  for (std::span<const Rule> table : {Rewrites(), ChloRules(), LapackRules()}) {
+  for (std::span<const Rule> table : {Rewrites(), ChloRules(), ChloProductRules(), LapackRules()}) {
     for (const Rule& rule : table) rules.try_emplace(std::string(rule.name), rule);
   }
   return rules;

@@ -21,10 +21,11 @@ struct Rule {
 const Rule* FindRule(std::string_view name);
 std::vector<std::string> RuleNames();  // in no order
 
-// Operations that are others in disguise (rewrites.cc), those of CHLO (chlo.cc) and calls of LAPACK (lapack.cc).
+// Operations that are others in disguise (rewrites.cc), those of CHLO (chlo.cc, chlo_products.cc) and calls of LAPACK (lapack.cc).
 std::span<const Rule> Rewrites();
 std::span<const Rule> LapackRules();
 std::span<const Rule> ChloRules();
+std::span<const Rule> ChloProductRules();
 
 // op.op at the operands and captures with the schema's attributes and the regions' functions.
 ir::Values ReadBySchema(ir::StableHloOp& op);

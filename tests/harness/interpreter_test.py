@@ -17,6 +17,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import interpreter_chlo  # noqa: E402
 import interpreter_elements  # noqa: E402
 import interpreter_products  # noqa: E402
 import interpreter_refused  # noqa: E402
@@ -27,7 +28,7 @@ from judges import interpreter, xla_cpu  # noqa: E402
 from outcomes import BOUNDS, BUILD, Runner, difference, enter  # noqa: E402
 from round_trip import Reader  # noqa: E402
 
-MAKERS = interpreter_elements, interpreter_shapes, interpreter_regions, interpreter_products
+MAKERS = interpreter_chlo, interpreter_elements, interpreter_shapes, interpreter_regions, interpreter_products
 ONE_OF = 4  # of the programs of each operation, without --all
 
 # Programs, by a pattern of their names, where the interpreter gives something else, and why Weft does not follow. What XLA:CPU must

@@ -251,6 +251,36 @@ TEST(StableHloErrors, AttributesOfAnotherKind) {
   EXPECT_THAT(norm("-18446744073709551615"), HasSubstr("expected a number of at most 64 bits"));
 }
 
+TEST(StableHloErrors, ScansAndRaggedProductsThatCannotBe) {
+  const auto scan = [](std::string_view operands, std::string_view types, std::string_view dimension) {
+    return ReadBody("%x: tensor<4x3xf32>, %y: tensor<5xf32>, %s: tensor<3xf32>", "tensor<4x3xf32>, tensor<3xf32>",
+                    absl::StrCat("%0:2 = chlo.scan(", operands, ") inits(%s) dimension=", dimension,
+                                 " {\n^bb0(%a: tensor<3xf32>, %b: tensor<3xf32>):\n %z = stablehlo.add %a, %b : tensor<3xf32>\n stablehlo.return %z, %z : "
+                                 "tensor<3xf32>, tensor<3xf32>\n} : (", types, "tensor<3xf32>) -> (tensor<4x3xf32>, tensor<3xf32>)\n"
+                                 "return %0#0, %0#1 : tensor<4x3xf32>, tensor<3xf32>"));
+  };
+  constexpr std::string_view kOne = "tensor<4x3xf32>, ";
+  EXPECT_THAT(scan("%x", kOne, "0"), HasSubstr("weft.scan"));
+  EXPECT_THAT(scan("%x", kOne, "2"), HasSubstr("input 0 is f32[4, 3]; all inputs are as long along dimension 2"));
+  EXPECT_THAT(scan("%x", kOne, "1"), HasSubstr("takes slices f32[3]"));
+  EXPECT_THAT(scan("", "", "0"), HasSubstr("inputs, at least one, inits and a region are expected"));
+  EXPECT_THAT(scan("%x, %y", "tensor<4x3xf32>, tensor<5xf32>, ", "0"), HasSubstr("input 1 is f32[5]; all inputs are as long"));
+  EXPECT_THAT(scan("%x, %x", "tensor<4x3xf32>, tensor<4x3xf32>, ", "0"), HasSubstr("the region takes 2 values and gives 2; there are 2 inputs and 1 inits"));
+  const auto ragged = [](std::string_view numbers, std::string_view sizes) {
+    return ReadBody(absl::StrCat("%x: tensor<5x3xf32>, %w: tensor<2x3x4xf32>, %s: ", sizes), "tensor<5x4xf32>",
+                    absl::StrCat("%0 = \"chlo.ragged_dot\"(%x, %w, %s) <{ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_contracting_dimensions = [1], ",
+                                 "rhs_contracting_dimensions = [1], ", numbers, ">}> : (tensor<5x3xf32>, tensor<2x3x4xf32>, ", sizes,
+                                 ") -> tensor<5x4xf32>\nreturn %0 : tensor<5x4xf32>"));
+  };
+  EXPECT_THAT(ragged("lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]", "tensor<2xi32>"), HasSubstr("dot_general"));
+  EXPECT_THAT(ragged("lhs_ragged_dimensions = [0]", "tensor<2xi32>"), HasSubstr("rhs has a dimension of groups where"));
+  EXPECT_THAT(ragged("lhs_ragged_dimensions = [1], rhs_group_dimensions = [0]", "tensor<2xi32>"), HasSubstr("rhs has a dimension of groups where"));
+  EXPECT_THAT(ragged("lhs_ragged_dimensions = [3], rhs_group_dimensions = [0]", "tensor<2xi32>"), HasSubstr("one ragged dimension"));
+  EXPECT_THAT(ragged("lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]", "tensor<2xf32>"), HasSubstr("sizes that are integers"));
+  EXPECT_THAT(ragged("lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]", "tensor<3xi32>"), HasSubstr("sizes have shape [3]; [2] is needed"));
+  EXPECT_THAT(ragged("rhs_batching_dimensions = [0], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]", "tensor<2xi32>"), HasSubstr("one ragged dimension"));
+}
+
 TEST(StableHloErrors, LiteralsThatDoNotFit) {
   const auto constant = [](std::string_view literal, std::string_view type) {
     return ReadBody("", type, absl::StrCat("%0 = stablehlo.constant dense<", literal, "> : ", type, "\n return %0 : ", type));
