@@ -7069,6 +7069,90 @@ WF_INLINE weft_tensor* wf_vander_at(weft_scope* s, const char* file, int line, w
 #define wf_vander(s, ...) \
   WF_CALL(wf_vander_at((s), __FILE__, __LINE__, WF_MAKE(wf_vander_args, (.increasing = WF_NO_BOOL,), __VA_ARGS__)))
 
+typedef struct wf_stft_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* window;
+  int64_t size;
+  int64_t hop WF_DEFAULT(WF_NO_INT);
+  int32_t center WF_DEFAULT(WF_NO_BOOL);
+  weft_stft_pad pad WF_DEFAULT(WEFT_STFT_PAD_FORCE32);
+  int32_t normalized WF_DEFAULT(WF_NO_BOOL);
+  int32_t onesided WF_DEFAULT(WF_NO_BOOL);
+} wf_stft_args;
+WF_INLINE weft_tensor* wf_stft_at(weft_scope* s, const char* file, int line, wf_stft_args a) {
+  weft_tensor* out = NULL;
+  weft_stft_opts o = WEFT_STFT_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.hop != WF_NO_INT) {
+    o.present |= WEFT_STFT_HAS_HOP;
+    o.hop = a.hop;
+  }
+  if (a.center != WF_NO_BOOL) {
+    o.present |= WEFT_STFT_HAS_CENTER;
+    o.center = a.center;
+  }
+  if (a.pad != WEFT_STFT_PAD_FORCE32) {
+    o.present |= WEFT_STFT_HAS_PAD;
+    o.pad = a.pad;
+  }
+  if (a.normalized != WF_NO_BOOL) {
+    o.present |= WEFT_STFT_HAS_NORMALIZED;
+    o.normalized = a.normalized;
+  }
+  if (a.onesided != WF_NO_BOOL) {
+    o.present |= WEFT_STFT_HAS_ONESIDED;
+    o.onesided = a.onesided;
+  }
+  error = weft_stft(ctx, a.x, a.window, a.size, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_stft(s, ...) \
+  WF_CALL(wf_stft_at((s), __FILE__, __LINE__, WF_MAKE(wf_stft_args, (.hop = WF_NO_INT, .center = WF_NO_BOOL, .pad = WEFT_STFT_PAD_FORCE32, .normalized = WF_NO_BOOL, .onesided = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_istft_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* window;
+  int64_t size;
+  int64_t hop WF_DEFAULT(WF_NO_INT);
+  int32_t center WF_DEFAULT(WF_NO_BOOL);
+  int32_t normalized WF_DEFAULT(WF_NO_BOOL);
+  int32_t onesided WF_DEFAULT(WF_NO_BOOL);
+  int64_t length WF_DEFAULT(WF_NO_INT);
+} wf_istft_args;
+WF_INLINE weft_tensor* wf_istft_at(weft_scope* s, const char* file, int line, wf_istft_args a) {
+  weft_tensor* out = NULL;
+  weft_istft_opts o = WEFT_ISTFT_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.hop != WF_NO_INT) {
+    o.present |= WEFT_ISTFT_HAS_HOP;
+    o.hop = a.hop;
+  }
+  if (a.center != WF_NO_BOOL) {
+    o.present |= WEFT_ISTFT_HAS_CENTER;
+    o.center = a.center;
+  }
+  if (a.normalized != WF_NO_BOOL) {
+    o.present |= WEFT_ISTFT_HAS_NORMALIZED;
+    o.normalized = a.normalized;
+  }
+  if (a.onesided != WF_NO_BOOL) {
+    o.present |= WEFT_ISTFT_HAS_ONESIDED;
+    o.onesided = a.onesided;
+  }
+  if (a.length != WF_NO_INT) {
+    o.present |= WEFT_ISTFT_HAS_LENGTH;
+    o.length = a.length;
+  }
+  error = weft_istft(ctx, a.x, a.window, a.size, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_istft(s, ...) \
+  WF_CALL(wf_istft_at((s), __FILE__, __LINE__, WF_MAKE(wf_istft_args, (.hop = WF_NO_INT, .center = WF_NO_BOOL, .normalized = WF_NO_BOOL, .onesided = WF_NO_BOOL, .length = WF_NO_INT,), __VA_ARGS__)))
+
 typedef struct wf_vecdot_args {
   WF_BEGIN
   weft_tensor* x;

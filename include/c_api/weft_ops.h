@@ -7244,6 +7244,92 @@ WEFT_API void weft_vander_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 WEFT_API WEFT_MUST_USE weft_error* weft_vander(weft_context* ctx, weft_tensor* x, int64_t count,
     const weft_vander_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
+/* Values of attribute pad of weft_stft. */
+typedef enum weft_stft_pad {
+  WEFT_STFT_PAD_REFLECT = 0,
+  WEFT_STFT_PAD_CONSTANT = 1,
+  WEFT_STFT_PAD_REPLICATE = 2,
+  WEFT_STFT_PAD_CIRCULAR = 3,
+  WEFT_STFT_PAD_FORCE32 = 0x7FFFFFFF
+} weft_stft_pad;
+
+#define WEFT_STFT_HAS_HOP ((uint64_t)1 << 0)
+#define WEFT_STFT_HAS_CENTER ((uint64_t)1 << 1)
+#define WEFT_STFT_HAS_PAD ((uint64_t)1 << 2)
+#define WEFT_STFT_HAS_NORMALIZED ((uint64_t)1 << 3)
+#define WEFT_STFT_HAS_ONESIDED ((uint64_t)1 << 4)
+/* Optional attributes of weft_stft. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_stft_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t hop;
+  int32_t center;
+  weft_stft_pad pad;
+  int32_t normalized;
+  int32_t onesided;
+} weft_stft_opts;
+#define WEFT_STFT_OPTS_INIT {sizeof(weft_stft_opts), NULL, 0, 0, 0, (weft_stft_pad)0, 0, 0}
+WEFT_API void weft_stft_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The spectra of windows of a signal, one behind the other, [..., bins, frames]: each times a window that is narrower
+ * or as wide, in the middle. PyTorch's stft. f16 and bf16 are computed in f32.
+ *   x: [..., samples]; float, complex
+ *   window: [at most size], in x's type; absent: ones; float, complex; may be NULL
+ *   size: elements of a transform, at least 1; integer
+ *   hop: from one window to the next, at least 1; absent: a quarter of size; integer; absent unless given
+ *   center: windows are around their places; else they begin there; 0 or 1; default true
+ *   pad: what is around x, where windows are centered; one of reflect, constant, replicate, circular; default reflect
+ *   normalized: spectra are divided by the root of size; 0 or 1; default false
+ *   onesided: the first half of what real numbers have; 0 or 1; default true
+ * Fluent: y = wf_stft(s, x, window, 256);
+ * StableHLO: weft.stft. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_stft(weft_context* ctx, weft_tensor* x, weft_tensor* window, int64_t size,
+    const weft_stft_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_ISTFT_HAS_HOP ((uint64_t)1 << 0)
+#define WEFT_ISTFT_HAS_CENTER ((uint64_t)1 << 1)
+#define WEFT_ISTFT_HAS_NORMALIZED ((uint64_t)1 << 2)
+#define WEFT_ISTFT_HAS_ONESIDED ((uint64_t)1 << 3)
+#define WEFT_ISTFT_HAS_LENGTH ((uint64_t)1 << 4)
+/* Optional attributes of weft_istft. A bit in present says that a field counts; others keep their defaults. Since 1.2.
+ */
+typedef struct weft_istft_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t hop;
+  int32_t center;
+  int32_t normalized;
+  int32_t onesided;
+  int32_t reserved_length;
+  int64_t length;
+} weft_istft_opts;
+#define WEFT_ISTFT_OPTS_INIT {sizeof(weft_istft_opts), NULL, 0, 0, 0, 0, 0, 0, 0}
+WEFT_API void weft_istft_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The signal of which stft gave the spectra: their windows, times the window again, added up where they stand and
+ * divided by the sum of the window's squares there; infinite or NaN where no window was. Real of one side, else
+ * complex.
+ *   x: [..., bins, frames], as stft gives it; complex
+ *   window: stft's, in the result's type; absent: ones; float, complex; may be NULL
+ *   size: elements of a transform, at least 1; integer
+ *   hop: from one window to the next, at least 1; absent: a quarter of size; integer; absent unless given
+ *   center: windows are around their places; else they begin there; 0 or 1; default true
+ *   normalized: spectra are divided by the root of size; 0 or 1; default false
+ *   onesided: the first half of what real numbers have; 0 or 1; default true
+ *   length: of the result, at least 0, filled up with zeros; absent: what the windows cover; integer; absent unless
+ *   given
+ * Fluent: x = wf_istft(s, y, window, 256);
+ * StableHLO: weft.istft. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_istft(weft_context* ctx, weft_tensor* x, weft_tensor* window, int64_t size,
+    const weft_istft_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
 #define WEFT_VECDOT_HAS_AXIS ((uint64_t)1 << 0)
 /* Optional attributes of weft_vecdot. A bit in present says that a field counts; others keep their defaults. Since 1.2.
  */
@@ -7820,9 +7906,10 @@ typedef struct weft_cholesky_solve_opts {
 #define WEFT_CHOLESKY_SOLVE_OPTS_INIT {sizeof(weft_cholesky_solve_opts), NULL, 0, 0, 0}
 WEFT_API void weft_cholesky_solve_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* Solves a x = b for x, given cholesky's factor of a.
+/* Solves a x = b for x, given cholesky's factor of a. Leading dimensions broadcast; b is a vector only where it has one
+ * dimension.
  *   factor: [..., n, n], cholesky's; the other triangle is not read; float, complex
- *   b: [..., n, k]; float, complex
+ *   b: [n] or [..., n, k]; float, complex
  *   lower: the factor is a lower triangle; else an upper one; 0 or 1; default false
  * Fluent: x = wf_cholesky_solve(s, wf_cholesky(s, a), b);
  * StableHLO: weft.cholesky_solve. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,

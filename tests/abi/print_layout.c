@@ -1552,6 +1552,25 @@ static void part_7(void) {
   OFFSET(weft_vander_opts, present);
   OFFSET(weft_vander_opts, increasing);
   OFFSET(weft_vander_opts, reserved);
+  SIZE(weft_stft_opts);
+  OFFSET(weft_stft_opts, struct_size);
+  OFFSET(weft_stft_opts, next);
+  OFFSET(weft_stft_opts, present);
+  OFFSET(weft_stft_opts, hop);
+  OFFSET(weft_stft_opts, center);
+  OFFSET(weft_stft_opts, pad);
+  OFFSET(weft_stft_opts, normalized);
+  OFFSET(weft_stft_opts, onesided);
+  SIZE(weft_istft_opts);
+  OFFSET(weft_istft_opts, struct_size);
+  OFFSET(weft_istft_opts, next);
+  OFFSET(weft_istft_opts, present);
+  OFFSET(weft_istft_opts, hop);
+  OFFSET(weft_istft_opts, center);
+  OFFSET(weft_istft_opts, normalized);
+  OFFSET(weft_istft_opts, onesided);
+  OFFSET(weft_istft_opts, reserved_length);
+  OFFSET(weft_istft_opts, length);
   SIZE(weft_vecdot_opts);
   OFFSET(weft_vecdot_opts, struct_size);
   OFFSET(weft_vecdot_opts, next);
@@ -1610,6 +1629,9 @@ static void part_7(void) {
   OFFSET(weft_ldl_solve_opts, next);
   OFFSET(weft_ldl_solve_opts, present);
   OFFSET(weft_ldl_solve_opts, hermitian);
+}
+
+static void part_8(void) {
   OFFSET(weft_ldl_solve_opts, reserved);
   SIZE(weft_batch_norm_running_opts);
   OFFSET(weft_batch_norm_running_opts, struct_size);
@@ -1629,9 +1651,6 @@ static void part_7(void) {
   SIZE(weft_lstsq_opts);
   OFFSET(weft_lstsq_opts, struct_size);
   OFFSET(weft_lstsq_opts, next);
-}
-
-static void part_8(void) {
   OFFSET(weft_lstsq_opts, present);
   OFFSET(weft_lstsq_opts, rtol);
   SIZE(weft_matrix_rank_opts);
@@ -1813,6 +1832,9 @@ static void part_8(void) {
   OFFSET(weft_beta_opts, next);
   OFFSET(weft_beta_opts, present);
   OFFSET(weft_beta_opts, shape);
+}
+
+static void part_9(void) {
   OFFSET(weft_beta_opts, shape_count);
   SIZE(weft_binomial_opts);
   OFFSET(weft_binomial_opts, struct_size);
@@ -1832,9 +1854,6 @@ static void part_8(void) {
   OFFSET(weft_dirichlet_opts, present);
   OFFSET(weft_dirichlet_opts, shape);
   OFFSET(weft_dirichlet_opts, shape_count);
-}
-
-static void part_9(void) {
   SIZE(weft_exponential_opts);
   OFFSET(weft_exponential_opts, struct_size);
   OFFSET(weft_exponential_opts, next);
@@ -2016,6 +2035,9 @@ static void part_9(void) {
   VALUE(WEFT_SCHEDULE_COSINE);
   VALUE(WEFT_SCHEDULE_STEP);
   VALUE(WEFT_SCHEDULE_EXPONENTIAL);
+}
+
+static void part_10(void) {
   VALUE(WEFT_SCHEDULE_ONE_CYCLE);
   SIZE(weft_memory_format);
   VALUE(WEFT_MEMORY_TEXT);
@@ -2035,9 +2057,6 @@ static void part_9(void) {
   VALUE(WEFT_RANDOMNESS_DIFFERENT);
   VALUE(WEFT_RANDOMNESS_SAME);
   VALUE(WEFT_RANDOMNESS_ERROR);
-}
-
-static void part_10(void) {
   SIZE(weft_keep);
   VALUE(WEFT_KEEP_INPUTS);
   VALUE(WEFT_KEEP_PRODUCTS);
@@ -2219,6 +2238,9 @@ static void part_10(void) {
   SIZE(weft_hinge_embedding_reduction);
   VALUE(WEFT_HINGE_EMBEDDING_REDUCTION_MEAN);
   VALUE(WEFT_HINGE_EMBEDDING_REDUCTION_SUM);
+}
+
+static void part_11(void) {
   VALUE(WEFT_HINGE_EMBEDDING_REDUCTION_NONE);
   SIZE(weft_huber_reduction);
   VALUE(WEFT_HUBER_REDUCTION_MEAN);
@@ -2238,9 +2260,6 @@ static void part_10(void) {
   VALUE(WEFT_MARGIN_RANKING_REDUCTION_SUM);
   VALUE(WEFT_MARGIN_RANKING_REDUCTION_NONE);
   SIZE(weft_poisson_nll_reduction);
-}
-
-static void part_11(void) {
   VALUE(WEFT_POISSON_NLL_REDUCTION_MEAN);
   VALUE(WEFT_POISSON_NLL_REDUCTION_SUM);
   VALUE(WEFT_POISSON_NLL_REDUCTION_NONE);
@@ -2328,6 +2347,11 @@ static void part_11(void) {
   VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_MEAN);
   VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_SUM);
   VALUE(WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE);
+  SIZE(weft_stft_pad);
+  VALUE(WEFT_STFT_PAD_REFLECT);
+  VALUE(WEFT_STFT_PAD_CONSTANT);
+  VALUE(WEFT_STFT_PAD_REPLICATE);
+  VALUE(WEFT_STFT_PAD_CIRCULAR);
   SIZE(weft_lu_solve_transpose_a);
   VALUE(WEFT_LU_SOLVE_TRANSPOSE_A_NO_TRANSPOSE);
   VALUE(WEFT_LU_SOLVE_TRANSPOSE_A_TRANSPOSE);
@@ -2417,6 +2441,9 @@ static void part_11(void) {
   VALUE(WEFT_ARGMAX_HAS_KEEPDIMS);
   VALUE(WEFT_ARGMAX_HAS_DTYPE);
   VALUE(WEFT_ARGMIN_HAS_AXIS);
+}
+
+static void part_12(void) {
   VALUE(WEFT_ARGMIN_HAS_KEEPDIMS);
   VALUE(WEFT_ARGMIN_HAS_DTYPE);
   VALUE(WEFT_CUMMAX_HAS_AXIS);
@@ -2441,9 +2468,6 @@ static void part_11(void) {
   VALUE(WEFT_STD_HAS_KEEPDIMS);
   VALUE(WEFT_STD_HAS_CORRECTION);
   VALUE(WEFT_STD_HAS_FRACTION);
-}
-
-static void part_12(void) {
   VALUE(WEFT_SUM_HAS_DIMS);
   VALUE(WEFT_SUM_HAS_KEEPDIMS);
   VALUE(WEFT_VAR_HAS_DIMS);
@@ -2620,6 +2644,9 @@ static void part_12(void) {
   VALUE(WEFT_NANMEAN_HAS_KEEPDIMS);
   VALUE(WEFT_NANSUM_HAS_DIMS);
   VALUE(WEFT_NANSUM_HAS_KEEPDIMS);
+}
+
+static void part_13(void) {
   VALUE(WEFT_NORM_HAS_DIMS);
   VALUE(WEFT_NORM_HAS_KEEPDIMS);
   VALUE(WEFT_NORM_HAS_P);
@@ -2644,9 +2671,6 @@ static void part_12(void) {
   VALUE(WEFT_DIAG_EMBED_HAS_AXIS1);
   VALUE(WEFT_DIAG_EMBED_HAS_AXIS2);
   VALUE(WEFT_DIAGONAL_HAS_OFFSET);
-}
-
-static void part_13(void) {
   VALUE(WEFT_DIAGONAL_HAS_AXIS1);
   VALUE(WEFT_DIAGONAL_HAS_AXIS2);
   VALUE(WEFT_DIAGONAL_SCATTER_HAS_OFFSET);
@@ -2737,6 +2761,16 @@ static void part_13(void) {
   VALUE(WEFT_TRAPEZOID_HAS_AXIS);
   VALUE(WEFT_TRAPEZOID_HAS_DX);
   VALUE(WEFT_VANDER_HAS_INCREASING);
+  VALUE(WEFT_STFT_HAS_HOP);
+  VALUE(WEFT_STFT_HAS_CENTER);
+  VALUE(WEFT_STFT_HAS_PAD);
+  VALUE(WEFT_STFT_HAS_NORMALIZED);
+  VALUE(WEFT_STFT_HAS_ONESIDED);
+  VALUE(WEFT_ISTFT_HAS_HOP);
+  VALUE(WEFT_ISTFT_HAS_CENTER);
+  VALUE(WEFT_ISTFT_HAS_NORMALIZED);
+  VALUE(WEFT_ISTFT_HAS_ONESIDED);
+  VALUE(WEFT_ISTFT_HAS_LENGTH);
   VALUE(WEFT_VECDOT_HAS_AXIS);
   VALUE(WEFT_QR_HAS_FULL_MATRICES);
   VALUE(WEFT_EIGH_HAS_LOWER);
@@ -2813,6 +2847,9 @@ static void part_13(void) {
   VALUE(WEFT_EXPONENTIAL_HAS_SHAPE);
   VALUE(WEFT_GAMMA_HAS_SHAPE);
   VALUE(WEFT_GAMMA_HAS_LOGARITHM);
+}
+
+static void part_14(void) {
   VALUE(WEFT_GEOMETRIC_HAS_SHAPE);
   VALUE(WEFT_GUMBEL_HAS_SHAPE);
   VALUE(WEFT_LAPLACE_HAS_SHAPE);
@@ -2847,9 +2884,6 @@ static void part_13(void) {
   OFFSET(struct weft_api_v1, context_retain);
   OFFSET(struct weft_api_v1, context_release);
   OFFSET(struct weft_api_v1, context_option);
-}
-
-static void part_14(void) {
   OFFSET(struct weft_api_v1, option_list);
   OFFSET(struct weft_api_v1, context_set_log);
   OFFSET(struct weft_api_v1, cancel);
@@ -3016,6 +3050,9 @@ static void part_14(void) {
   OFFSET(struct weft_api_v1, custom_apply);
   OFFSET(struct weft_api_v1, context_queue_fd);
   OFFSET(struct weft_api_v1, context_run_queue);
+}
+
+static void part_15(void) {
   OFFSET(struct weft_api_v1, error_new_with_data);
   OFFSET(struct weft_api_v1, error_data);
   OFFSET(struct weft_api_v1, scope_share);
@@ -3050,9 +3087,6 @@ static void part_14(void) {
   OFFSET(struct weft_api_v1, shard);
   OFFSET(struct weft_api_v1, tensor_mesh);
   OFFSET(struct weft_api_v1, tensor_sharding);
-}
-
-static void part_15(void) {
   OFFSET(struct weft_api_v1, tensor_shard_count);
   OFFSET(struct weft_api_v1, tensor_shard_at);
   OFFSET(struct weft_api_v1, tensor_sharding_picture);

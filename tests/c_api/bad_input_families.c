@@ -362,6 +362,8 @@ static void order_and_linear_algebra(void) {
   BAD(wf_argsort(s, a, .axis = -3), "argsort(f32[2, 3]): axis is -3; a tensor of rank 2 has axes -2 to 1");
   BAD(wf_top_k(s, a, 4, &values, &indices), "top_k(f32[2, 3]): k is 4; it must be 0 to 3, the size of axis 1");
   BAD(wf_cholesky(s, a), "cholesky(f32[2, 3]): a is f32[2, 3]; its last two dimensions must be equal, those of square matrices");
+  BAD(wf_stft(s, a, foreign, 4), "stft: window belongs to another context");
+  BAD(wf_istft(s, foreign, NULL, 4), "istft: x belongs to another context");
   BAD(wf_fft(s, a, WEFT_FFT_TYPE_FFT, WF_INTS(3)), "fft(f32[2, 3]): fft_type FFT takes c64 or c128, not f32");
   BAD(wf_fft(s, a, WEFT_FFT_TYPE_RFFT, WF_INTS(4)), "fft(f32[2, 3]): fft_length[0] is 4, for which x has 4 elements there; it has 3");
   BAD(wf_fft(s, a, WEFT_FFT_TYPE_RFFT, WF_INTS(1, 2, 3)), "fft(f32[2, 3]): fft_length has 3 sizes; it has one to three, and x has rank 2");

@@ -94,14 +94,17 @@ def shifted(t, s):
     return t.op("roll", t(s.input), shifts=halves, dims=dims)
 
 
+def as_real(t, x, rank):
+    return t.op("concatenate", [t.op("expand_dims", t.op(part, x), dims=[rank]) for part in ("real", "imag")], dimension=rank)
+
+
 @maps("view_as_real", "view_as_complex")
 def viewed(t, s):
     if s.input.dtype == torch.float16:
         raise Refused("dtype")
     x = t(s.input)
     if s.name == "view_as_real":
-        parts = [t.op("expand_dims", t.op(part, x), dims=[s.input.ndim]) for part in ("real", "imag")]
-        return t.op("concatenate", parts, dimension=s.input.ndim)
+        return as_real(t, x, s.input.ndim)
     last = s.input.ndim - 1
     parts = [t.op("squeeze", t.op("slice_in_dim", x, axis=last, start=i, limit=i + 1), dims=[last]) for i in range(2)]
     return t.op("complex", *parts)
@@ -121,64 +124,32 @@ def silu(t, s):
     return t.op("mul", x, t.op("sigmoid", x))
 
 
+SPECTRA = ("n_fft", "hop_length", "win_length", "window")
+
+
+def given(t, s, dtype):
+    """size and hop, and the window in a type: where there is none of a width, ones."""
+    size, hop, width, window = (argument(s, i, name) for i, name in enumerate(SPECTRA))
+    if window is None and width not in (None, size):
+        window = torch.ones(width, dtype=dtype)
+    return {"size": size, "hop": hop or None, "normalized": bool(s.kwargs.get("normalized")), "center": s.kwargs.get("center", True)}, None if window is None else t(window, dtype)
+
+
 @maps("stft", sums=True)
 def stft(t, s):
-    """Windows one beside the other, centred where asked for, and each one's spectrum."""
-    given = {name: argument(s, i, name, d) for i, (name, d) in enumerate((("n_fft", None), ("hop_length", None), ("win_length", None), ("window", None)))}
-    size = given["n_fft"]
-    hop, width = given["hop_length"] or size // 4, given["win_length"] or size
-    x, rank, dtype = t(s.input), s.input.ndim, s.input.dtype
-    if s.kwargs.get("center", True):
-        mode = s.kwargs.get("pad_mode", "reflect")
-        low = [0] * (rank - 1) + [size // 2]
-        x = t.op("pad_" + mode, x, low=low, high=low) if mode != "constant" else t.op(
-            "pad", x, t(0, dtype), edge_padding_low=low, edge_padding_high=low, interior_padding=[0] * rank)
-    x = t.op("unfold", x, axis=rank - 1, size=size, step=hop)
-    window = torch.ones(width, dtype=dtype) if given["window"] is None else given["window"]
-    left = (size - width) // 2
-    w = t(window) if given["window"] is not None else t.constant(window.numpy())
-    if width != size:
-        w = t.op("pad", w, t(0, window.dtype), edge_padding_low=[left], edge_padding_high=[size - width - left], interior_padding=[0])
-    half = s.kwargs.get("onesided", not (s.input.is_complex() or window.is_complex()))
-    dtype = torch.promote_types(dtype, window.dtype)
-    complex_type = dtype if dtype.is_complex else COMPLEX[dtype]
-    x = t.op("mul", t.convert(x, dtype), t.convert(w, dtype))
-    x = t.op("fft", x if half else t.convert(x, complex_type), fft_type="RFFT" if half else "FFT", fft_length=[size])
-    x.dtype = NAMES[complex_type]
-    if s.kwargs.get("normalized"):
-        x = t.op("mul", x, t(size ** -0.5, complex_type))
-    x = t.op("transpose", x, permutation=[*range(rank - 1), rank, rank - 1])
-    if s.kwargs.get("return_complex", True):
-        return x
-    return t.op("concatenate", [t.op("expand_dims", t.op(part, x), dims=[rank + 1]) for part in ("real", "imag")], dimension=rank + 1)
+    window, own = argument(s, 3, "window"), s.input.dtype
+    dtype = own if window is None else torch.promote_types(own, window.dtype)
+    how, window = given(t, s, dtype)
+    x = t.op("stft", t(s.input, dtype), window, onesided=s.kwargs.get("onesided", not dtype.is_complex), pad=s.kwargs.get("pad_mode", "reflect"), **how)
+    x.dtype = NAMES[dtype if dtype.is_complex else COMPLEX[dtype]]
+    return x if s.kwargs.get("return_complex", True) else as_real(t, x, s.input.ndim + 1)
 
 
 @maps("istft", sums=True)
 def istft(t, s):
-    """Spectra back as windows, added up where they stand, over the sum of the windows' squares there."""
-    given = {name: argument(s, i, name, d) for i, (name, d) in enumerate((("n_fft", None), ("hop_length", None), ("win_length", None), ("window", None)))}
-    size, x, result = given["n_fft"], s.input, s.result.dtype
-    hop, width, (bins, frames) = given["hop_length"] or size // 4, given["win_length"] or size, x.shape[-2:]
-    window = torch.ones(width, dtype=x.real.dtype) if given["window"] is None else given["window"].detach()
-    half = not s.kwargs.get("return_complex", False)  # PyTorch takes one of both sides
-    left = (size - width) // 2
-    window = torch.nn.functional.pad(window, (left, size - width - left)).to(result)
-    batches = x.numel() // max(1, bins * frames)
-    rows = t.op("transpose", t.op("reshape", t(x), shape=[batches, bins, frames]), permutation=[0, 2, 1])
-    rows = t.op("slice_in_dim", rows, axis=2, start=0, limit=size // 2 + 1) if half else rows
-    y = t.op("fft", rows, fft_type="IRFFT" if half else "IFFT", fft_length=[size])
-    y.dtype = NAMES[x.real.dtype] if half else y.dtype
-    y = t.convert(y, result)
-    if s.kwargs.get("normalized"):
-        y = t.op("mul", y, t(size ** 0.5, result))
-    length = size + hop * (frames - 1)
-    added = lambda rows: t.op("reshape", t.op("col2im", rows, size=[length], window=[size], strides=[hop]), shape=[batches, length])
-    weights = added(t((window ** 2).expand(batches, frames, size).contiguous()))
-    start = size // 2 if s.kwargs.get("center", True) else 0
-    count = s.result.shape[-1]
-    cut = lambda v: t.op("slice_in_dim", v, axis=1, start=start, limit=min(start + count, length))
-    y = t.op("div", cut(added(t.op("mul", y, t(window)))), cut(weights))
-    short = count - (min(start + count, length) - start)
-    if short:
-        y = t.op("pad", y, t(0, result), edge_padding_low=[0, 0], edge_padding_high=[0, short], interior_padding=[0, 0])
-    return t.op("reshape", y, shape=list(s.result.shape))
+    real, size = not s.kwargs.get("return_complex", False), argument(s, 0, "n_fft")
+    how, window = given(t, s, s.result.dtype)
+    x = t.op("slice_in_dim", t(s.input), axis=s.input.ndim - 2, start=0, limit=size // 2 + 1) if real else t(s.input)  # PyTorch takes one of both sides
+    y = t.op("istft", x, window, onesided=real, length=s.result.shape[-1], **how)
+    y.dtype = NAMES[s.result.dtype]
+    return y

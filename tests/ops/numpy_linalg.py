@@ -113,6 +113,9 @@ def solutions():
                     factor = factor if low else H(factor)
                     expect("cholesky", [definite], factor, tolerance=100 * tolerance, floor=1, lower=low)
                     expect("cholesky_solve", [factor, b], to(np.linalg.solve(definite.astype("c16"), b), dtype), tolerance=100 * tolerance, floor=1, lower=low)
+                    one = matrices((shape[-1], 2), dtype, 65)  # for all of a batch; as a vector, too
+                    expect("cholesky_solve", [factor, one], to(np.linalg.solve(definite.astype("c16"), one), dtype), tolerance=100 * tolerance, floor=1, lower=low)
+                    expect("cholesky_solve", [factor, one[:, 0]], to(np.linalg.solve(definite.astype("c16"), one)[..., 0], dtype), tolerance=100 * tolerance, floor=1, lower=low)
                     expect("cholesky_inverse", [factor], to(np.linalg.inv(definite.astype("c16")), dtype), tolerance=100 * tolerance, floor=1, lower=low)
                     for op, turned in (("NO_TRANSPOSE", lambda t: t), ("TRANSPOSE", lambda t: np.swapaxes(t, -1, -2)), ("ADJOINT", H)):
                         want = to(np.linalg.solve(turned(factor).astype("c16"), b), dtype)
@@ -222,7 +225,7 @@ def refusals_of_matrices():
             ("matrix_rank", [x], {"hermitian": True}, "its last two dimensions must be equal"),
             ("matrix_norm", [x], {"kind": "p", "p": 3.0}, "p is 3; it must be 1, 2, inf, -1, -2 or -inf"),
             ("cond", [x[:0]], {}, "it must have elements"),
-            ("cholesky_solve", [x[:, :4], x[:3]], {}, "all dimensions but the last must be equal"),
+            ("cholesky_solve", [x[:, :4], x[:3]], {}, "factor has 4 rows, and b, f64[3, 5], has 3; they must be equal"),
             ("lstsq", [x, x[:3]], {}, "a has 4 rows, and b, f64[3, 5], has 3; they must be equal"),
             ("householder_product", [x, x[0]], {}, "it must have as many rows as columns at least"),
             ("tensorinv", [x], {"ind": 0}, "ind is 0; of a with 2 dimensions it is 1 to 1"),

@@ -187,4 +187,56 @@ def products_of_bytes():
             expect("conv", [x, w], windows(x.astype("i4"), w.astype("i4"), stride), strides=[stride, stride], **given)
 
 
-PARTS = (products, groups_and_pairs, products_of_bytes, statistics, losses, refusals)
+def spectra():
+    """Windows written out one by one; the way back gives what they came from."""
+    x, window = rng(150).normal(size=(2, 21)), np.hanning(8)[1:-1] + 0.1
+    z = x + 1j * rng(151).normal(size=x.shape)
+    modes = {"reflect": "reflect", "constant": "constant", "replicate": "edge", "circular": "wrap"}
+    for signal, size, hop, taper, center, pad, normalized, one in (
+            (x, 8, 3, window, True, "reflect", False, True), (x, 8, 2, None, True, "constant", True, True), (x, 5, 5, np.ones(5), False, "reflect", False, False),
+            (x, 7, 2, window, True, "replicate", False, False), (z, 6, 1, window + 0.5j, True, "circular", True, False), (x[0], 21, 4, None, False, "reflect", False, True)):
+        around = np.pad(signal, [(0, 0)] * (signal.ndim - 1) + [(size // 2, size // 2)], mode=modes[pad]) if center else signal
+        wide = np.zeros(size, taper.dtype if taper is not None else "f8")
+        narrow = len(taper) if taper is not None else size
+        wide[(size - narrow) // 2:(size - narrow) // 2 + narrow] = 1 if taper is None else taper
+        starts = range(0, around.shape[-1] - size + 1, hop)
+        rows = np.stack([around[..., i:i + size] * wide for i in starts], -2)
+        want = np.swapaxes((np.fft.rfft if one else np.fft.fft)(rows), -1, -2) / (np.sqrt(size) if normalized else 1)
+        how = {"size": size, "hop": hop, "center": center, "normalized": normalized, "onesided": one}
+        expect("stft", [signal, taper], want, tolerance=1e-12, floor=1, pad=pad, **how)
+        if taper is None or not np.iscomplexobj(taper):
+            expect("stft", [signal.astype("f4"), taper.astype("f4") if taper is not None else None], want.astype("c8"), tolerance=2e-5, floor=1, pad=pad, **how)
+        back_type = "f8" if one else "c16"
+        given = None if taper is None else taper.astype(back_type)
+        added, weight = (np.zeros((*signal.shape[:-1], around.shape[-1]), "c16") for _ in range(2))
+        for k, i in enumerate(starts):
+            added[..., i:i + size] += np.fft.ifft(np.fft.fft(rows[..., k, :])) * wide
+            weight[..., i:i + size] += wide ** 2
+        reach = starts[-1] + size
+        first = size // 2 if center else 0
+        for length in (None, 9, reach + 4):
+            count = reach - 2 * first if length is None else length
+            found = np.zeros((*signal.shape[:-1], count), "c16")
+            some = min(count, reach - first)
+            with np.errstate(all="ignore"):
+                found[..., :some] = (added / weight)[..., first:first + some]
+            if np.all(np.isfinite(found)):
+                expect("istft", [want, given], found.real if one else found, tolerance=1e-12, floor=1, length=length, **how)
+    row = np.arange(6.0)
+    for op, inputs, attrs, text in (
+            ("stft", [row], {"size": 0}, "size is 0; it must be 1 to 2^24"),
+            ("stft", [row], {"size": 4, "hop": 0}, "hop is 0; it must be 1 to 2^31 - 1"),
+            ("stft", [row + 0j], {"size": 4}, "onesided goes with real numbers, not with c128"),
+            ("stft", [row, np.ones(5)], {"size": 4}, "window is f64[5]; a row of 1 to 4 numbers is needed"),
+            ("stft", [row], {"size": 12}, "x has 6 samples; 6 on either side of them cannot be made by reflect"),
+            ("stft", [row], {"size": 7, "center": False}, "x has 6 samples; a transform needs 7"),
+            ("stft", [np.float64(1)], {"size": 1}, "x must have shape [..., samples], not []"),
+            ("istft", [row + 0j], {"size": 4}, "x must have shape [..., bins, frames], not [6]"),
+            ("istft", [np.ones((4, 2), "c16")], {"size": 4}, "x has 4 bins; of size 4 and one side it has 3"),
+            ("istft", [np.ones((3, 0), "c16")], {"size": 4}, "x has 0 frames; at least one is needed"),
+            ("istft", [np.ones((3, 2), "c16"), np.ones(4, "f4")], {"size": 4}, "window is f32; the result is f64"),
+            ("istft", [np.ones((3, 2), "c16")], {"size": 4, "length": -1}, "length is -1; it must be 0 to 2^31 - 1")):
+        refused(op, inputs, text, **attrs)
+
+
+PARTS = (spectra, products, groups_and_pairs, products_of_bytes, statistics, losses, refusals)

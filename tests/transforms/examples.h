@@ -29,8 +29,10 @@ inline HostTensor Random(const ir::Type& type, std::mt19937_64& random) {
 inline bool IsReal(const ir::Value& value) { return value.type().is_tensor() && IsFloat(value.dtype()); }
 
 // Whether a float goes in and a float comes out.
+// Real functions: those of complex numbers are tests/ops/complex_gradient_test.cc's.
 inline bool Differentiable(const ir::Function& f) {
-  return std::ranges::any_of(f.parameters(), IsReal) && std::ranges::any_of(f.results(), IsReal);
+  const auto complex = [](const ir::Value& x) { return x.type().is_tensor() && IsComplex(x.dtype()); };
+  return std::ranges::none_of(f.parameters(), complex) && std::ranges::any_of(f.parameters(), IsReal) && std::ranges::any_of(f.results(), IsReal);
 }
 
 // The derivative with respect to all inputs.

@@ -9702,6 +9702,125 @@ struct vander_options {
   return detail::must(try_vander(x, count, options));
 }
 
+/* Values of the attribute pad of weft::stft. Since 1.2. */
+enum class stft_pad : std::int32_t {
+  reflect = WEFT_STFT_PAD_REFLECT,
+  constant = WEFT_STFT_PAD_CONSTANT,
+  replicate = WEFT_STFT_PAD_REPLICATE,
+  circular = WEFT_STFT_PAD_CIRCULAR,
+};
+/* Options of weft::stft, by name and in this order. Since 1.2. */
+struct stft_options {
+  maybe<std::int64_t> hop = {}; /* from one window to the next, at least 1; absent: a quarter of size */
+  maybe<bool> center = {}; /* windows are around their places; else they begin there; default true */
+  maybe<stft_pad> pad = {}; /* what is around x, where windows are centered; default reflect */
+  maybe<bool> normalized = {}; /* spectra are divided by the root of size; default false */
+  maybe<bool> onesided = {}; /* the first half of what real numbers have; default true */
+};
+/* The spectra of windows of a signal, one behind the other, [..., bins, frames]: each times a window that is narrower
+ * or as wide, in the middle. PyTorch's stft. f16 and bf16 are computed in f32.
+ *   x: [..., samples]; float, complex
+ *   window: [at most size], in x's type; absent: ones; float, complex; may be left out
+ *   size: elements of a transform, at least 1; integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_stft(const tensor& x, const tensor& window, std::int64_t size,
+    const stft_options& options = {}) {
+  weft_context* const context = detail::context_of(x, window);
+  weft_stft_opts o{};
+  o.struct_size = sizeof o;
+  if (options.hop) {
+    o.present |= WEFT_STFT_HAS_HOP;
+    o.hop = *options.hop;
+  }
+  if (options.center) {
+    o.present |= WEFT_STFT_HAS_CENTER;
+    o.center = *options.center ? 1 : 0;
+  }
+  if (options.pad) {
+    o.present |= WEFT_STFT_HAS_PAD;
+    o.pad = static_cast<weft_stft_pad>(*options.pad);
+  }
+  if (options.normalized) {
+    o.present |= WEFT_STFT_HAS_NORMALIZED;
+    o.normalized = *options.normalized ? 1 : 0;
+  }
+  if (options.onesided) {
+    o.present |= WEFT_STFT_HAS_ONESIDED;
+    o.onesided = *options.onesided ? 1 : 0;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_stft(context, x.get(), window.get(), size, &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor stft(const tensor& x, const tensor& window, std::int64_t size,
+    const stft_options& options = {}) {
+  return detail::must(try_stft(x, window, size, options));
+}
+[[nodiscard]] inline result<tensor> try_stft(const tensor& x, std::int64_t size, const stft_options& options) {
+  return try_stft(x, tensor(), size, options);
+}
+[[nodiscard]] inline tensor stft(const tensor& x, std::int64_t size, const stft_options& options) {
+  return detail::must(try_stft(x, tensor(), size, options));
+}
+
+/* Options of weft::istft, by name and in this order. Since 1.2. */
+struct istft_options {
+  maybe<std::int64_t> hop = {}; /* from one window to the next, at least 1; absent: a quarter of size */
+  maybe<bool> center = {}; /* windows are around their places; else they begin there; default true */
+  maybe<bool> normalized = {}; /* spectra are divided by the root of size; default false */
+  maybe<bool> onesided = {}; /* the first half of what real numbers have; default true */
+  /* of the result, at least 0, filled up with zeros; absent: what the windows cover */
+  maybe<std::int64_t> length = {};
+};
+/* The signal of which stft gave the spectra: their windows, times the window again, added up where they stand and
+ * divided by the sum of the window's squares there; infinite or NaN where no window was. Real of one side, else
+ * complex.
+ *   x: [..., bins, frames], as stft gives it; complex
+ *   window: stft's, in the result's type; absent: ones; float, complex; may be left out
+ *   size: elements of a transform, at least 1; integer
+ * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
+ */
+[[nodiscard]] inline result<tensor> try_istft(const tensor& x, const tensor& window, std::int64_t size,
+    const istft_options& options = {}) {
+  weft_context* const context = detail::context_of(x, window);
+  weft_istft_opts o{};
+  o.struct_size = sizeof o;
+  if (options.hop) {
+    o.present |= WEFT_ISTFT_HAS_HOP;
+    o.hop = *options.hop;
+  }
+  if (options.center) {
+    o.present |= WEFT_ISTFT_HAS_CENTER;
+    o.center = *options.center ? 1 : 0;
+  }
+  if (options.normalized) {
+    o.present |= WEFT_ISTFT_HAS_NORMALIZED;
+    o.normalized = *options.normalized ? 1 : 0;
+  }
+  if (options.onesided) {
+    o.present |= WEFT_ISTFT_HAS_ONESIDED;
+    o.onesided = *options.onesided ? 1 : 0;
+  }
+  if (options.length) {
+    o.present |= WEFT_ISTFT_HAS_LENGTH;
+    o.length = *options.length;
+  }
+  weft_tensor* out = nullptr;
+  weft_error* const raw = weft_istft(context, x.get(), window.get(), size, &o, &out);
+  return detail::made(raw, context, out);
+}
+[[nodiscard]] inline tensor istft(const tensor& x, const tensor& window, std::int64_t size,
+    const istft_options& options = {}) {
+  return detail::must(try_istft(x, window, size, options));
+}
+[[nodiscard]] inline result<tensor> try_istft(const tensor& x, std::int64_t size, const istft_options& options) {
+  return try_istft(x, tensor(), size, options);
+}
+[[nodiscard]] inline tensor istft(const tensor& x, std::int64_t size, const istft_options& options) {
+  return detail::must(try_istft(x, tensor(), size, options));
+}
+
 /* Options of weft::vecdot, by name and in this order. Since 1.2. */
 struct vecdot_options {
   maybe<std::int64_t> axis = {}; /* axis of the vectors; negative counts from the end; default -1 */
@@ -10481,9 +10600,10 @@ struct cond_options {
 struct cholesky_solve_options {
   maybe<bool> lower = {}; /* the factor is a lower triangle; else an upper one; default false */
 };
-/* Solves a x = b for x, given cholesky's factor of a.
+/* Solves a x = b for x, given cholesky's factor of a. Leading dimensions broadcast; b is a vector only where it has one
+ * dimension.
  *   factor: [..., n, n], cholesky's; the other triangle is not read; float, complex
- *   b: [..., n, k]; float, complex
+ *   b: [n] or [..., n, k]; float, complex
  * Errors: invalid_argument, failed_precondition, resource_exhausted, cancelled, unimplemented. Any thread. Since 1.2.
  */
 [[nodiscard]] inline result<tensor> try_cholesky_solve(const tensor& factor, const tensor& b,

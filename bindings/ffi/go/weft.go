@@ -763,6 +763,15 @@ const (
 	WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE SoftCrossEntropyReduction = 2
 )
 
+type StftPad uint32
+
+const (
+	WEFT_STFT_PAD_REFLECT StftPad = 0
+	WEFT_STFT_PAD_CONSTANT StftPad = 1
+	WEFT_STFT_PAD_REPLICATE StftPad = 2
+	WEFT_STFT_PAD_CIRCULAR StftPad = 3
+)
+
 type LuSolveTransposeA uint32
 
 const (
@@ -1199,6 +1208,16 @@ const (
 	WEFT_TRAPEZOID_HAS_AXIS uint64 = 1 << 0
 	WEFT_TRAPEZOID_HAS_DX uint64 = 1 << 1
 	WEFT_VANDER_HAS_INCREASING uint64 = 1 << 0
+	WEFT_STFT_HAS_HOP uint64 = 1 << 0
+	WEFT_STFT_HAS_CENTER uint64 = 1 << 1
+	WEFT_STFT_HAS_PAD uint64 = 1 << 2
+	WEFT_STFT_HAS_NORMALIZED uint64 = 1 << 3
+	WEFT_STFT_HAS_ONESIDED uint64 = 1 << 4
+	WEFT_ISTFT_HAS_HOP uint64 = 1 << 0
+	WEFT_ISTFT_HAS_CENTER uint64 = 1 << 1
+	WEFT_ISTFT_HAS_NORMALIZED uint64 = 1 << 2
+	WEFT_ISTFT_HAS_ONESIDED uint64 = 1 << 3
+	WEFT_ISTFT_HAS_LENGTH uint64 = 1 << 4
 	WEFT_VECDOT_HAS_AXIS uint64 = 1 << 0
 	WEFT_QR_HAS_FULL_MATRICES uint64 = 1 << 0
 	WEFT_EIGH_HAS_LOWER uint64 = 1 << 0
@@ -3255,6 +3274,29 @@ type VanderOpts struct {
 	Reserved int32
 }
 
+type StftOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Hop int64
+	Center int32
+	Pad StftPad
+	Normalized int32
+	Onesided int32
+}
+
+type IstftOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Hop int64
+	Center int32
+	Normalized int32
+	Onesided int32
+	ReservedLength int32
+	Length int64
+}
+
 type VecdotOpts struct {
 	StructSize uintptr
 	Next unsafe.Pointer
@@ -4506,6 +4548,8 @@ var (
 	SoftCrossEntropyOptsInit func(options unsafe.Pointer, size uintptr)
 	TrapezoidOptsInit func(options unsafe.Pointer, size uintptr)
 	VanderOptsInit func(options unsafe.Pointer, size uintptr)
+	StftOptsInit func(options unsafe.Pointer, size uintptr)
+	IstftOptsInit func(options unsafe.Pointer, size uintptr)
 	VecdotOptsInit func(options unsafe.Pointer, size uintptr)
 	QrOptsInit func(options unsafe.Pointer, size uintptr)
 	EighOptsInit func(options unsafe.Pointer, size uintptr)
@@ -4905,6 +4949,8 @@ var (
 	SoftCrossEntropy func(ctx Context, x Tensor, y Tensor, weight Tensor, opts *SoftCrossEntropyOpts, out *Tensor) Error
 	Trapezoid func(ctx Context, y Tensor, x Tensor, opts *TrapezoidOpts, out *Tensor) Error
 	Vander func(ctx Context, x Tensor, count int64, opts *VanderOpts, out *Tensor) Error
+	Stft func(ctx Context, x Tensor, window Tensor, size int64, opts *StftOpts, out *Tensor) Error
+	Istft func(ctx Context, x Tensor, window Tensor, size int64, opts *IstftOpts, out *Tensor) Error
 	Vecdot func(ctx Context, x Tensor, y Tensor, opts *VecdotOpts, out *Tensor) Error
 	Lu func(ctx Context, x Tensor, out_lu *Tensor, out_pivots *Tensor, out_permutation *Tensor) Error
 	Qr func(ctx Context, x Tensor, opts *QrOpts, out_q *Tensor, out_r *Tensor) Error
@@ -5461,6 +5507,8 @@ var Functions = map[string]any{
 	"weft_soft_cross_entropy_opts_init": &SoftCrossEntropyOptsInit,
 	"weft_trapezoid_opts_init": &TrapezoidOptsInit,
 	"weft_vander_opts_init": &VanderOptsInit,
+	"weft_stft_opts_init": &StftOptsInit,
+	"weft_istft_opts_init": &IstftOptsInit,
 	"weft_vecdot_opts_init": &VecdotOptsInit,
 	"weft_qr_opts_init": &QrOptsInit,
 	"weft_eigh_opts_init": &EighOptsInit,
@@ -5860,6 +5908,8 @@ var Functions = map[string]any{
 	"weft_soft_cross_entropy": &SoftCrossEntropy,
 	"weft_trapezoid": &Trapezoid,
 	"weft_vander": &Vander,
+	"weft_stft": &Stft,
+	"weft_istft": &Istft,
 	"weft_vecdot": &Vecdot,
 	"weft_lu": &Lu,
 	"weft_qr": &Qr,

@@ -579,6 +579,13 @@ typedef enum weft_soft_cross_entropy_reduction {
   WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE = 2,
   WEFT_SOFT_CROSS_ENTROPY_REDUCTION_FORCE32 = 2147483647,
 } weft_soft_cross_entropy_reduction;
+typedef enum weft_stft_pad {
+  WEFT_STFT_PAD_REFLECT = 0,
+  WEFT_STFT_PAD_CONSTANT = 1,
+  WEFT_STFT_PAD_REPLICATE = 2,
+  WEFT_STFT_PAD_CIRCULAR = 3,
+  WEFT_STFT_PAD_FORCE32 = 2147483647,
+} weft_stft_pad;
 typedef enum weft_lu_solve_transpose_a {
   WEFT_LU_SOLVE_TRANSPOSE_A_NO_TRANSPOSE = 0,
   WEFT_LU_SOLVE_TRANSPOSE_A_TRANSPOSE = 1,
@@ -2368,6 +2375,27 @@ typedef struct weft_vander_opts {
   int32_t increasing;
   int32_t reserved;
 } weft_vander_opts;
+typedef struct weft_stft_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t hop;
+  int32_t center;
+  weft_stft_pad pad;
+  int32_t normalized;
+  int32_t onesided;
+} weft_stft_opts;
+typedef struct weft_istft_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t hop;
+  int32_t center;
+  int32_t normalized;
+  int32_t onesided;
+  int32_t reserved_length;
+  int64_t length;
+} weft_istft_opts;
 typedef struct weft_vecdot_opts {
   size_t struct_size;
   const void* next;
@@ -3561,6 +3589,8 @@ void weft_nll_opts_init(void* options, size_t size);
 void weft_soft_cross_entropy_opts_init(void* options, size_t size);
 void weft_trapezoid_opts_init(void* options, size_t size);
 void weft_vander_opts_init(void* options, size_t size);
+void weft_stft_opts_init(void* options, size_t size);
+void weft_istft_opts_init(void* options, size_t size);
 void weft_vecdot_opts_init(void* options, size_t size);
 void weft_qr_opts_init(void* options, size_t size);
 void weft_eigh_opts_init(void* options, size_t size);
@@ -3960,6 +3990,8 @@ weft_error* weft_renorm(weft_context* ctx, weft_tensor* x, double p, int64_t axi
 weft_error* weft_soft_cross_entropy(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor* weight, const weft_soft_cross_entropy_opts* opts, weft_tensor** out);
 weft_error* weft_trapezoid(weft_context* ctx, weft_tensor* y, weft_tensor* x, const weft_trapezoid_opts* opts, weft_tensor** out);
 weft_error* weft_vander(weft_context* ctx, weft_tensor* x, int64_t count, const weft_vander_opts* opts, weft_tensor** out);
+weft_error* weft_stft(weft_context* ctx, weft_tensor* x, weft_tensor* window, int64_t size, const weft_stft_opts* opts, weft_tensor** out);
+weft_error* weft_istft(weft_context* ctx, weft_tensor* x, weft_tensor* window, int64_t size, const weft_istft_opts* opts, weft_tensor** out);
 weft_error* weft_vecdot(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_vecdot_opts* opts, weft_tensor** out);
 weft_error* weft_lu(weft_context* ctx, weft_tensor* x, weft_tensor** out_lu, weft_tensor** out_pivots, weft_tensor** out_permutation);
 weft_error* weft_qr(weft_context* ctx, weft_tensor* x, const weft_qr_opts* opts, weft_tensor** out_q, weft_tensor** out_r);
@@ -4399,6 +4431,16 @@ M.WEFT_SOFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING = 0x2ULL
 M.WEFT_TRAPEZOID_HAS_AXIS = 0x1ULL
 M.WEFT_TRAPEZOID_HAS_DX = 0x2ULL
 M.WEFT_VANDER_HAS_INCREASING = 0x1ULL
+M.WEFT_STFT_HAS_HOP = 0x1ULL
+M.WEFT_STFT_HAS_CENTER = 0x2ULL
+M.WEFT_STFT_HAS_PAD = 0x4ULL
+M.WEFT_STFT_HAS_NORMALIZED = 0x8ULL
+M.WEFT_STFT_HAS_ONESIDED = 0x10ULL
+M.WEFT_ISTFT_HAS_HOP = 0x1ULL
+M.WEFT_ISTFT_HAS_CENTER = 0x2ULL
+M.WEFT_ISTFT_HAS_NORMALIZED = 0x4ULL
+M.WEFT_ISTFT_HAS_ONESIDED = 0x8ULL
+M.WEFT_ISTFT_HAS_LENGTH = 0x10ULL
 M.WEFT_VECDOT_HAS_AXIS = 0x1ULL
 M.WEFT_QR_HAS_FULL_MATRICES = 0x1ULL
 M.WEFT_EIGH_HAS_LOWER = 0x1ULL

@@ -375,6 +375,16 @@ WEFT_SOFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING = 0x2
 WEFT_TRAPEZOID_HAS_AXIS = 0x1
 WEFT_TRAPEZOID_HAS_DX = 0x2
 WEFT_VANDER_HAS_INCREASING = 0x1
+WEFT_STFT_HAS_HOP = 0x1
+WEFT_STFT_HAS_CENTER = 0x2
+WEFT_STFT_HAS_PAD = 0x4
+WEFT_STFT_HAS_NORMALIZED = 0x8
+WEFT_STFT_HAS_ONESIDED = 0x10
+WEFT_ISTFT_HAS_HOP = 0x1
+WEFT_ISTFT_HAS_CENTER = 0x2
+WEFT_ISTFT_HAS_NORMALIZED = 0x4
+WEFT_ISTFT_HAS_ONESIDED = 0x8
+WEFT_ISTFT_HAS_LENGTH = 0x10
 WEFT_VECDOT_HAS_AXIS = 0x1
 WEFT_QR_HAS_FULL_MATRICES = 0x1
 WEFT_EIGH_HAS_LOWER = 0x1
@@ -867,6 +877,11 @@ weft_soft_cross_entropy_reduction = c.c_uint32
 WEFT_SOFT_CROSS_ENTROPY_REDUCTION_MEAN = 0
 WEFT_SOFT_CROSS_ENTROPY_REDUCTION_SUM = 1
 WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE = 2
+weft_stft_pad = c.c_uint32
+WEFT_STFT_PAD_REFLECT = 0
+WEFT_STFT_PAD_CONSTANT = 1
+WEFT_STFT_PAD_REPLICATE = 2
+WEFT_STFT_PAD_CIRCULAR = 3
 weft_lu_solve_transpose_a = c.c_uint32
 WEFT_LU_SOLVE_TRANSPOSE_A_NO_TRANSPOSE = 0
 WEFT_LU_SOLVE_TRANSPOSE_A_TRANSPOSE = 1
@@ -3315,6 +3330,33 @@ class weft_vander_opts(c.Structure):
     ]
 
 
+class weft_stft_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("hop", c.c_int64),
+        ("center", c.c_int32),
+        ("pad", weft_stft_pad),
+        ("normalized", c.c_int32),
+        ("onesided", c.c_int32),
+    ]
+
+
+class weft_istft_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("hop", c.c_int64),
+        ("center", c.c_int32),
+        ("normalized", c.c_int32),
+        ("onesided", c.c_int32),
+        ("reserved_length", c.c_int32),
+        ("length", c.c_int64),
+    ]
+
+
 class weft_vecdot_opts(c.Structure):
     _fields_ = [
         ("struct_size", c.c_size_t),
@@ -4675,6 +4717,8 @@ FUNCTIONS = {
     "weft_soft_cross_entropy_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_trapezoid_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_vander_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_stft_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_istft_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_vecdot_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_qr_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_eigh_opts_init": (None, [c.c_void_p, c.c_size_t]),
@@ -5074,6 +5118,8 @@ FUNCTIONS = {
     "weft_soft_cross_entropy": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_soft_cross_entropy_opts), c.POINTER(weft_tensor)]),
     "weft_trapezoid": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_trapezoid_opts), c.POINTER(weft_tensor)]),
     "weft_vander": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_vander_opts), c.POINTER(weft_tensor)]),
+    "weft_stft": (weft_error, [weft_context, weft_tensor, weft_tensor, c.c_int64, c.POINTER(weft_stft_opts), c.POINTER(weft_tensor)]),
+    "weft_istft": (weft_error, [weft_context, weft_tensor, weft_tensor, c.c_int64, c.POINTER(weft_istft_opts), c.POINTER(weft_tensor)]),
     "weft_vecdot": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_vecdot_opts), c.POINTER(weft_tensor)]),
     "weft_lu": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
     "weft_qr": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_qr_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),

@@ -9591,6 +9591,80 @@ def vander(x, count, increasing=False):
     return _done(r0)
 
 
+_stft = _bind('weft_stft')
+_stft_options = _Options('stft', 'QPQqiIii', 48, (('hop', 'int'), ('center', 'bool'), ('pad', 'enum', {'reflect': 0,
+        'constant': 1, 'replicate': 2, 'circular': 3}), ('normalized', 'bool'), ('onesided', 'bool'),), ('v', 'v', 'v', 'v',
+        'v'))
+
+
+def stft(x, size, window=None, hop=None, center=True, pad='reflect', normalized=False, onesided=True):
+    """The spectra of windows of a signal, one behind the other, [..., bins, frames]: each times a window that is
+    narrower or as wide, in the middle. PyTorch's stft. f16 and bf16 are computed in f32.
+
+    x: [..., samples]
+    window: [at most size], in x's type; absent: ones
+    size: elements of a transform, at least 1
+    hop: from one window to the next, at least 1; absent: a quarter of size
+    center: windows are around their places; else they begin there
+    pad: what is around x, where windows are centered
+    normalized: spectra are divided by the root of size
+    onesided: the first half of what real numbers have
+
+    >>> _ = wf.stft(wf.full((2, 20), 1), window=wf.full((6,), 1), size=8, hop=3)
+    """
+    try:
+        h0 = x._h
+        h1 = None if window is None else window._h
+    except AttributeError:
+        x, window = _operands('stft', (('x', 'T'), ('window?', 'T')), (x, window,))
+        return stft(x, size, window=window, hop=hop, center=center, pad=pad, normalized=normalized, onesided=onesided)
+    options = None
+    if (hop is not None or center != True or pad != 'reflect' or normalized != False or onesided != True):
+        options = _stft_options(hop, center, pad, normalized, onesided)
+    r0 = _Handle()
+    error = _stft(_mark(), h0, h1, _int64(size, 'stft', 'size'), options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
+_istft = _bind('weft_istft')
+_istft_options = _Options('istft', 'QPQqiiiiq', 56, (('hop', 'int'), ('center', 'bool'), ('normalized', 'bool'), ('onesided',
+        'bool'), ('length', 'int'),), ('v', 'v', 'v', 'v', '0', 'v'))
+
+
+def istft(x, size, window=None, hop=None, center=True, normalized=False, onesided=True, length=None):
+    """The signal of which stft gave the spectra: their windows, times the window again, added up where they stand
+    and divided by the sum of the window's squares there; infinite or NaN where no window was. Real of one side,
+    else complex.
+
+    x: [..., bins, frames], as stft gives it
+    window: stft's, in the result's type; absent: ones
+    size: elements of a transform, at least 1
+    hop: from one window to the next, at least 1; absent: a quarter of size
+    center: windows are around their places; else they begin there
+    normalized: spectra are divided by the root of size
+    onesided: the first half of what real numbers have
+    length: of the result, at least 0, filled up with zeros; absent: what the windows cover
+
+    >>> _ = wf.istft(wf.full((2, 5, 6), 1, dtype='c128'), window=wf.full((8,), 1, dtype='f64'), size=8, hop=3)
+    """
+    try:
+        h0 = x._h
+        h1 = None if window is None else window._h
+    except AttributeError:
+        x, window = _operands('istft', (('x', 'T'), ('window?', 'W')), (x, window,))
+        return istft(x, size, window=window, hop=hop, center=center, normalized=normalized, onesided=onesided, length=length)
+    options = None
+    if (hop is not None or center != True or normalized != False or onesided != True or length is not None):
+        options = _istft_options(hop, center, normalized, onesided, length)
+    r0 = _Handle()
+    error = _istft(_mark(), h0, h1, _int64(size, 'istft', 'size'), options, _byref(r0))
+    if error:
+        _fail(error)
+    return _done(r0)
+
+
 _vecdot = _bind('weft_vecdot')
 _vecdot_options = _Options('vecdot', 'QPQq', 32, (('axis', 'int'),), ('v',))
 
@@ -10359,10 +10433,11 @@ _cholesky_solve_options = _Options('cholesky_solve', 'QPQii', 32, (('lower', 'bo
 
 
 def cholesky_solve(factor, b, lower=False):
-    """Solves a x = b for x, given cholesky's factor of a.
+    """Solves a x = b for x, given cholesky's factor of a. Leading dimensions broadcast; b is a vector only where
+    it has one dimension.
 
     factor: [..., n, n], cholesky's; the other triangle is not read
-    b: [..., n, k]
+    b: [n] or [..., n, k]
     lower: the factor is a lower triangle; else an upper one
 
     >>> _ = wf.cholesky_solve(wf.full((3, 3), 1), wf.full((3, 2), 1))
@@ -11780,43 +11855,44 @@ __all__ = (
     'hypot', 'igamma', 'igammac', 'im2col', 'imag', 'index',
     'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'instance_norm',
     'integer_pow', 'inv', 'iota', 'is_finite', 'is_inf', 'is_nan',
-    'is_neg_inf', 'is_pos_inf', 'isclose', 'isin', 'kl_div', 'kron',
-    'kthvalue', 'l1', 'laplace', 'layer_norm', 'lcm', 'ldexp',
-    'ldl', 'ldl_solve', 'le', 'leaky_relu', 'lerp', 'lgamma',
-    'linear', 'linspace', 'local_response_norm', 'log', 'log10', 'log1p',
-    'log2', 'log_ndtr', 'log_normal', 'log_softmax', 'logaddexp', 'logaddexp2',
-    'logcumsumexp', 'logdet', 'logical_and', 'logical_not', 'logical_or', 'logical_xor',
-    'logit', 'logsigmoid', 'logspace', 'logsumexp', 'lp_pool', 'lstm',
-    'lstsq', 'lt', 'lu', 'lu_solve', 'margin_ranking', 'masked_fill',
-    'masked_scatter', 'masked_select_static', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_power',
-    'matrix_rank', 'max', 'max_pool', 'max_pool_with_indices', 'max_unpool', 'maximum',
-    'mean', 'median', 'meshgrid', 'min', 'minimum', 'mish',
-    'mod', 'most_frequent', 'movedim', 'mse', 'mul', 'multi_head_attention',
-    'multi_margin', 'multilabel_margin', 'multilabel_soft_margin', 'multinomial', 'mvlgamma', 'nan_to_num',
-    'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'ndtr', 'ndtri',
-    'ne', 'neg', 'nextafter', 'nll', 'nonzero_static', 'norm',
-    'normal', 'normal_of', 'one_hot', 'ormqr', 'orthogonal_polynomial', 'pad',
-    'pad_circular', 'pad_reflect', 'pad_replicate', 'pairwise_distance', 'pdist', 'pinv',
-    'pixel_shuffle', 'pixel_unshuffle', 'poisson', 'poisson_nll', 'polar', 'polygamma',
-    'popcount', 'pow', 'prelu', 'prod', 'put', 'qr',
-    'quantile', 'rad2deg', 'ragged_dot', 'randint', 'randperm', 'real',
-    'reciprocal', 'reduce', 'reduce_precision', 'reduce_window', 'relu', 'relu6',
-    'rem', 'renorm', 'repeat_interleave', 'repeat_interleave_static', 'reshape', 'resize',
-    'reverse', 'rms_norm', 'rng_bit_generator', 'rnn', 'roll', 'rot90',
-    'round', 'round_away', 'round_decimals', 'rsqrt', 'scaled_dot_product_attention', 'scatter',
-    'scatter_reduce', 'searchsorted', 'select_and_scatter', 'select_scatter', 'selu', 'shift_left',
-    'shift_right_arithmetic', 'shift_right_logical', 'sigmoid', 'sign', 'signbit', 'silu',
-    'sin', 'sinc', 'sinh', 'slice', 'slice_in_dim', 'slice_scatter',
-    'slogdet', 'smooth_l1', 'soft_cross_entropy', 'soft_margin', 'softmax', 'softmin',
-    'softplus', 'softplus_beta', 'softshrink', 'softsign', 'solve', 'sort',
-    'sqrt', 'square', 'squeeze', 'stack', 'std', 'std_mean',
-    'stop_gradient', 'sub', 'sum', 'svd', 'svdvals', 'take',
-    'take_along_axis', 'tan', 'tanh', 'tanhshrink', 'tensordot', 'tensorinv',
-    'tensorsolve', 'threshold', 'tile', 'top_k', 'trace', 'transpose',
-    'trapezoid', 'triangular_solve', 'tril', 'tril_indices', 'triplet_margin', 'triu',
-    'triu_indices', 'trunc', 'trunc_divide', 'truncated_normal', 'unfold', 'uniform',
-    'unique_consecutive_static', 'unique_static', 'vander', 'var', 'var_mean', 'vecdot',
-    'weight_norm', 'where', 'window', 'xlog1py', 'xlogy', 'zeta',
+    'is_neg_inf', 'is_pos_inf', 'isclose', 'isin', 'istft', 'kl_div',
+    'kron', 'kthvalue', 'l1', 'laplace', 'layer_norm', 'lcm',
+    'ldexp', 'ldl', 'ldl_solve', 'le', 'leaky_relu', 'lerp',
+    'lgamma', 'linear', 'linspace', 'local_response_norm', 'log', 'log10',
+    'log1p', 'log2', 'log_ndtr', 'log_normal', 'log_softmax', 'logaddexp',
+    'logaddexp2', 'logcumsumexp', 'logdet', 'logical_and', 'logical_not', 'logical_or',
+    'logical_xor', 'logit', 'logsigmoid', 'logspace', 'logsumexp', 'lp_pool',
+    'lstm', 'lstsq', 'lt', 'lu', 'lu_solve', 'margin_ranking',
+    'masked_fill', 'masked_scatter', 'masked_select_static', 'matmul', 'matrix_exp', 'matrix_norm',
+    'matrix_power', 'matrix_rank', 'max', 'max_pool', 'max_pool_with_indices', 'max_unpool',
+    'maximum', 'mean', 'median', 'meshgrid', 'min', 'minimum',
+    'mish', 'mod', 'most_frequent', 'movedim', 'mse', 'mul',
+    'multi_head_attention', 'multi_margin', 'multilabel_margin', 'multilabel_soft_margin', 'multinomial', 'mvlgamma',
+    'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'ndtr',
+    'ndtri', 'ne', 'neg', 'nextafter', 'nll', 'nonzero_static',
+    'norm', 'normal', 'normal_of', 'one_hot', 'ormqr', 'orthogonal_polynomial',
+    'pad', 'pad_circular', 'pad_reflect', 'pad_replicate', 'pairwise_distance', 'pdist',
+    'pinv', 'pixel_shuffle', 'pixel_unshuffle', 'poisson', 'poisson_nll', 'polar',
+    'polygamma', 'popcount', 'pow', 'prelu', 'prod', 'put',
+    'qr', 'quantile', 'rad2deg', 'ragged_dot', 'randint', 'randperm',
+    'real', 'reciprocal', 'reduce', 'reduce_precision', 'reduce_window', 'relu',
+    'relu6', 'rem', 'renorm', 'repeat_interleave', 'repeat_interleave_static', 'reshape',
+    'resize', 'reverse', 'rms_norm', 'rng_bit_generator', 'rnn', 'roll',
+    'rot90', 'round', 'round_away', 'round_decimals', 'rsqrt', 'scaled_dot_product_attention',
+    'scatter', 'scatter_reduce', 'searchsorted', 'select_and_scatter', 'select_scatter', 'selu',
+    'shift_left', 'shift_right_arithmetic', 'shift_right_logical', 'sigmoid', 'sign', 'signbit',
+    'silu', 'sin', 'sinc', 'sinh', 'slice', 'slice_in_dim',
+    'slice_scatter', 'slogdet', 'smooth_l1', 'soft_cross_entropy', 'soft_margin', 'softmax',
+    'softmin', 'softplus', 'softplus_beta', 'softshrink', 'softsign', 'solve',
+    'sort', 'sqrt', 'square', 'squeeze', 'stack', 'std',
+    'std_mean', 'stft', 'stop_gradient', 'sub', 'sum', 'svd',
+    'svdvals', 'take', 'take_along_axis', 'tan', 'tanh', 'tanhshrink',
+    'tensordot', 'tensorinv', 'tensorsolve', 'threshold', 'tile', 'top_k',
+    'trace', 'transpose', 'trapezoid', 'triangular_solve', 'tril', 'tril_indices',
+    'triplet_margin', 'triu', 'triu_indices', 'trunc', 'trunc_divide', 'truncated_normal',
+    'unfold', 'uniform', 'unique_consecutive_static', 'unique_static', 'vander', 'var',
+    'var_mean', 'vecdot', 'weight_norm', 'where', 'window', 'xlog1py',
+    'xlogy', 'zeta',
 )
 METHODS = (
     'stop_gradient', 'abs', 'add', 'bitwise_and', 'atan2', 'bitcast_convert',
@@ -11874,17 +11950,17 @@ METHODS = (
     'cdist', 'pdist', 'ragged_dot', 'corrcoef', 'cosine_embedding', 'cosine_similarity',
     'cov', 'cross', 'cumulative_trapezoid', 'histc', 'kron', 'logcumsumexp',
     'matrix_power', 'multi_margin', 'multilabel_margin', 'multilabel_soft_margin', 'nanmedian', 'nll',
-    'renorm', 'soft_cross_entropy', 'trapezoid', 'vander', 'vecdot', 'lu',
-    'qr', 'eigh', 'eigvalsh', 'svd', 'svdvals', 'eig',
-    'eigvals', 'solve', 'inv', 'det', 'slogdet', 'logdet',
-    'lu_solve', 'geqrf', 'ormqr', 'ldl', 'ldl_solve', 'batch_norm_running',
-    'pinv', 'lstsq', 'matrix_rank', 'matrix_norm', 'cond', 'cholesky_solve',
-    'cholesky_inverse', 'matrix_exp', 'householder_product', 'tensorsolve', 'tensorinv', 'ctc_loss',
-    'embedding_bag', 'gru', 'histogram', 'lstm', 'most_frequent', 'multi_head_attention',
-    'rnn', 'tensordot', 'unique_consecutive_static', 'weight_norm', 'combinations', 'bernoulli_of',
-    'beta', 'binomial', 'cauchy', 'dirichlet', 'exponential', 'gamma',
-    'geometric', 'gumbel', 'laplace', 'log_normal', 'multinomial', 'normal_of',
-    'poisson', 'amp_non_finite_check_and_unscale', 'amp_update_scale',
+    'renorm', 'soft_cross_entropy', 'trapezoid', 'vander', 'stft', 'istft',
+    'vecdot', 'lu', 'qr', 'eigh', 'eigvalsh', 'svd',
+    'svdvals', 'eig', 'eigvals', 'solve', 'inv', 'det',
+    'slogdet', 'logdet', 'lu_solve', 'geqrf', 'ormqr', 'ldl',
+    'ldl_solve', 'batch_norm_running', 'pinv', 'lstsq', 'matrix_rank', 'matrix_norm',
+    'cond', 'cholesky_solve', 'cholesky_inverse', 'matrix_exp', 'householder_product', 'tensorsolve',
+    'tensorinv', 'ctc_loss', 'embedding_bag', 'gru', 'histogram', 'lstm',
+    'most_frequent', 'multi_head_attention', 'rnn', 'tensordot', 'unique_consecutive_static', 'weight_norm',
+    'combinations', 'bernoulli_of', 'beta', 'binomial', 'cauchy', 'dirichlet',
+    'exponential', 'gamma', 'geometric', 'gumbel', 'laplace', 'log_normal',
+    'multinomial', 'normal_of', 'poisson', 'amp_non_finite_check_and_unscale', 'amp_update_scale',
 )
 # Operations that the accelerator calls: {name: (operands that are needed, all operands)}.
 FAST = {

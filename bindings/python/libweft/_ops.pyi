@@ -887,6 +887,13 @@ def trapezoid(y: _Tensor, x: Union[_Tensor, None] = ..., axis: int = ..., dx: fl
 
 def vander(x: _Tensor, count: int, increasing: bool = ...) -> Tensor: ...
 
+def stft(x: _Tensor, size: int, window: Union[_Tensor, None] = ..., hop: Union[int, None] = ..., center: bool = ...,
+    pad: Literal['reflect', 'constant', 'replicate', 'circular'] = ..., normalized: bool = ...,
+    onesided: bool = ...) -> Tensor: ...
+
+def istft(x: _Tensor, size: int, window: Union[_Tensor, None] = ..., hop: Union[int, None] = ..., center: bool = ...,
+    normalized: bool = ..., onesided: bool = ..., length: Union[int, None] = ...) -> Tensor: ...
+
 def vecdot(x: _Tensor, y: _Tensor, axis: int = ...) -> Tensor: ...
 
 class _Lu(NamedTuple):

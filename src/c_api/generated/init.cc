@@ -195,6 +195,8 @@ void weft_nll_opts_init(void* options, size_t size) noexcept { weft::c_api::Init
 void weft_soft_cross_entropy_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_trapezoid_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_vander_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_stft_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_istft_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_vecdot_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_qr_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_eigh_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }

@@ -615,6 +615,44 @@ weft_error* weft_vander(weft_context* ctx, weft_tensor* x, int64_t count, const 
   });
 }
 
+weft_error* weft_stft(weft_context* ctx, weft_tensor* x, weft_tensor* window, int64_t size, const weft_stft_opts* opts,
+                      weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_stft, ctx);
+    call.Operand(x);
+    call.Optional(window);
+    call.SetInt(0, size);
+    weft_stft_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_stft_opts", &o));
+    call.CheckPresent(o.present, 31u);
+    if (o.present & WEFT_STFT_HAS_HOP) call.SetInt(1, o.hop);
+    if (o.present & WEFT_STFT_HAS_CENTER) call.SetBool(2, o.center);
+    if (o.present & WEFT_STFT_HAS_PAD) call.SetEnum(3, o.pad);
+    if (o.present & WEFT_STFT_HAS_NORMALIZED) call.SetBool(4, o.normalized);
+    if (o.present & WEFT_STFT_HAS_ONESIDED) call.SetBool(5, o.onesided);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_istft(weft_context* ctx, weft_tensor* x, weft_tensor* window, int64_t size,
+                       const weft_istft_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_istft, ctx);
+    call.Operand(x);
+    call.Optional(window);
+    call.SetInt(0, size);
+    weft_istft_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_istft_opts", &o));
+    call.CheckPresent(o.present, 31u);
+    if (o.present & WEFT_ISTFT_HAS_HOP) call.SetInt(1, o.hop);
+    if (o.present & WEFT_ISTFT_HAS_CENTER) call.SetBool(2, o.center);
+    if (o.present & WEFT_ISTFT_HAS_NORMALIZED) call.SetBool(3, o.normalized);
+    if (o.present & WEFT_ISTFT_HAS_ONESIDED) call.SetBool(4, o.onesided);
+    if (o.present & WEFT_ISTFT_HAS_LENGTH) call.SetInt(5, o.length);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_vecdot(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_vecdot_opts* opts,
                         weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {
@@ -735,25 +773,6 @@ weft_error* weft_slogdet(weft_context* ctx, weft_tensor* x, weft_tensor** out_si
     weft::c_api::OpCall call(weft::ops::kOp_slogdet, ctx);
     call.Operand(x);
     return call.RecordSome({out_sign, out_logabsdet});
-  });
-}
-
-weft_error* weft_logdet(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
-  return weft::c_api::RecordPlain(weft::ops::kOp_logdet, ctx, {x}, out);
-}
-
-weft_error* weft_lu_solve(weft_context* ctx, weft_tensor* lu, weft_tensor* permutation, weft_tensor* b,
-                          const weft_lu_solve_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_lu_solve, ctx);
-    call.Operand(lu);
-    call.Operand(permutation);
-    call.Operand(b);
-    weft_lu_solve_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_lu_solve_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_LU_SOLVE_HAS_TRANSPOSE_A) call.SetEnum(0, o.transpose_a);
-    return call.Record({out});
   });
 }
 

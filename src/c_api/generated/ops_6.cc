@@ -7,6 +7,25 @@
 
 extern "C" {
 
+weft_error* weft_logdet(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_logdet, ctx, {x}, out);
+}
+
+weft_error* weft_lu_solve(weft_context* ctx, weft_tensor* lu, weft_tensor* permutation, weft_tensor* b,
+                          const weft_lu_solve_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_lu_solve, ctx);
+    call.Operand(lu);
+    call.Operand(permutation);
+    call.Operand(b);
+    weft_lu_solve_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_lu_solve_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_LU_SOLVE_HAS_TRANSPOSE_A) call.SetEnum(0, o.transpose_a);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_geqrf(weft_context* ctx, weft_tensor* x, weft_tensor** out_reflectors,
                        weft_tensor** out_tau) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {

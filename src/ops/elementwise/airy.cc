@@ -119,7 +119,7 @@ Value SecondOf(Builder& b, const Value& x, const Value&) {
   return Mul(b, Minimum(b, x, FullLike(b, x, kNothing)), Unary(b, kOp_airy_ai, x));
 }
 
-constexpr Sample kSamples[] = {{"T[2,3]", -2, 2}, {"T[]", -12, -9}, {"T[0,3]", 0.2, 12}, {"T[131]", -8, 4}};
+constexpr Sample kSamples[] = {{"T[2,3]", -2, 2}, {"T[]", -12, -9, false}, {"T[0,3]", 0.2, 12}, {"T[131]", -8, 4}};
 constexpr Tolerance kTolerance = {.f32 = 1e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 1e-7};
 
 }  // namespace

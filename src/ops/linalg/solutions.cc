@@ -27,7 +27,7 @@ constexpr OperandDef kEquations[] = {
     {"b", kF | kC, "[n] or [..., n, k]; [k, n] in place of [n, k] where a is on the right"}};
 constexpr OperandDef kSquareEquations[] = {{"a", kF | kC, "[..., n, n]"}, {"b", kF | kC, "[..., n, k]"}};
 constexpr OperandDef kFactored[] = {{"factor", kF | kC, "[..., n, n], cholesky's; the other triangle is not read"},
-                                    {"b", kF | kC, "[..., n, k]"}};
+                                    {"b", kF | kC, "[n] or [..., n, k]"}};
 constexpr OperandDef kFactor[] = {{"factor", kF | kC, "[..., n, n], cholesky's; the other triangle is not read"}};
 constexpr OperandDef kLeast[] = {{"a", kF | kC, "[..., m, n]"}, {"b", kF | kC, "[m] or [..., m, k]"}};
 constexpr OperandDef kTensors[] = {{"a", kF | kC, "b's dimensions, then others of as many elements"},
@@ -77,16 +77,16 @@ struct Equations {
   Dims a, b;  // with leading dimensions that are equal, b as matrices
   Dims result;
 };
-absl::StatusOr<Equations> EquationsOf(const Type& a, const Type& b, bool left) {
-  WEFT_RETURN_IF_ERROR(CheckSquare("a", a));
-  WEFT_RETURN_IF_ERROR(CheckSize("a", a));
+absl::StatusOr<Equations> EquationsOf(const Type& a, const Type& b, bool left, std::string_view name = "a") {
+  WEFT_RETURN_IF_ERROR(CheckSquare(name, a));
+  WEFT_RETURN_IF_ERROR(CheckSize(name, a));
   const int64_t n = a.dims.back();
   if (b.rank() == 0) return UserError("b is ", ShortType(b), "; a vector or matrices are needed");
   Dims matrix = b.dims;
   if (b.rank() == 1) matrix.insert(left ? matrix.end() : matrix.begin(), 1);
   const int64_t solved = left ? matrix[matrix.size() - 2] : matrix.back();
   if (solved != n)
-    return UserError("a has ", n, " rows, and b, ", ShortType(b), ", has ", solved, "; they must be equal");
+    return UserError(name, " has ", n, " rows, and b, ", ShortType(b), ", has ", solved, "; they must be equal");
   WEFT_ASSIGN_OR_RETURN(const Dims batch, BroadcastDims(std::span(a.dims).first(a.rank() - 2),
                                                         std::span(matrix).first(matrix.size() - 2)));
   Equations found{batch, batch, {}};
@@ -134,13 +134,8 @@ absl::Status ExpandInverse(const ExpandCall& call, std::span<Value> results) {
 // --- By Cholesky
 
 absl::Status InferFactored(const InferCall& call, Types* results) {
-  const Type &a = *call.operands[0], &b = *call.operands[1];
-  WEFT_RETURN_IF_ERROR(CheckSquare("factor", a));
-  if (b.rank() != a.rank() || !std::equal(a.dims.begin(), a.dims.end() - 1, b.dims.begin())) {
-    return UserError("factor is ", ShortType(a), " and b ", ShortType(b),
-                     "; all dimensions but the last must be equal");
-  }
-  results->push_back(b);
+  WEFT_ASSIGN_OR_RETURN(const Equations e, EquationsOf(*call.operands[0], *call.operands[1], true, "factor"));
+  results->push_back(Type::Tensor(call.operands[0]->dtype, e.result));
   return absl::OkStatus();
 }
 Value SolveFactored(Builder& b, const Value& factor, const Value& x, bool lower) {
@@ -149,8 +144,14 @@ Value SolveFactored(Builder& b, const Value& factor, const Value& x, bool lower)
   return TriangularSolve(b, lower ? conjugate : factor, y, true, lower, false, lower);
 }
 absl::Status ExpandFactored(const ExpandCall& call, std::span<Value> results) {
-  results[0] = SolveFactored(call.b, call.operands[0], call.operands[1], Attr<kLowerAttrs, "lower">(call.attrs));
-  return call.b.status();
+  Builder& b = call.b;
+  WEFT_ASSIGN_OR_RETURN(const Equations e,
+                        EquationsOf(call.operands[0].type(), call.operands[1].type(), true, "factor"));
+  const Value factor = BroadcastTo(b, call.operands[0], e.a), right = AsMatrices(b, call.operands[1], e.b);
+  if (!factor || !right) return b.status();
+  const Value x = SolveFactored(b, factor, right, Attr<kLowerAttrs, "lower">(call.attrs));
+  results[0] = x ? Reshape(b, x, e.result) : x;
+  return b.status();
 }
 absl::Status InferFactor(const InferCall& call, Types* results) {
   WEFT_RETURN_IF_ERROR(CheckSquare("factor", *call.operands[0]));
@@ -381,8 +382,11 @@ constexpr Sample kSolves[] = {{"T[3,3]<dominant> T[3,2]"},
                               {"T[2,3,3]<dominant> T[3] left_side=false"},
                               {"T[0,0] T[0]"}};
 constexpr Sample kInverses[] = {{"T[3,3]<dominant>"}, {"T[2,2,2]<dominant>"}, {"T[0,0]"}};
-constexpr Sample kFactoreds[] = {
-    {"T[3,3]<dominant> T[3,2]"}, {"T[2,3,3]<dominant> T[2,3,1] lower=true"}, {"T[0,0] T[0,2]"}};
+constexpr Sample kFactoreds[] = {{"T[3,3]<dominant> T[3,2]"},
+                                 {"T[2,3,3]<dominant> T[2,3,1] lower=true"},
+                                 {"T[3,3]<dominant> T[2,3,1]"},
+                                 {"T[2,3,3]<dominant> T[3]"},
+                                 {"T[0,0] T[0,2]"}};
 constexpr Sample kFactors[] = {{"T[3,3]<dominant>"}, {"T[2,3,3]<dominant> lower=true"}, {"T[0,0]"}};
 constexpr Sample kPinvs[] = {{"T[3,3]<dominant>"},
                              {"T[2,4,2]", -2, 2, false},
@@ -446,7 +450,8 @@ constinit const OpDef kOp_inv = Formula({
 constinit const OpDef kOp_cholesky_solve = Formula({
     .name = "weft.cholesky_solve",
     .c_name = "cholesky_solve",
-    .doc = "Solves a x = b for x, given cholesky's factor of a.",
+    .doc =
+        "Solves a x = b for x, given cholesky's factor of a. Leading dimensions broadcast; b is a vector only where it has one dimension.",
     .example = "x = wf_cholesky_solve(s, wf_cholesky(s, a), b);",
     .operands = kFactored,
     .attrs = kLowerAttrs,

@@ -468,6 +468,16 @@ pub const WEFT_SOFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING: u64 = 1 << 1;
 pub const WEFT_TRAPEZOID_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_TRAPEZOID_HAS_DX: u64 = 1 << 1;
 pub const WEFT_VANDER_HAS_INCREASING: u64 = 1 << 0;
+pub const WEFT_STFT_HAS_HOP: u64 = 1 << 0;
+pub const WEFT_STFT_HAS_CENTER: u64 = 1 << 1;
+pub const WEFT_STFT_HAS_PAD: u64 = 1 << 2;
+pub const WEFT_STFT_HAS_NORMALIZED: u64 = 1 << 3;
+pub const WEFT_STFT_HAS_ONESIDED: u64 = 1 << 4;
+pub const WEFT_ISTFT_HAS_HOP: u64 = 1 << 0;
+pub const WEFT_ISTFT_HAS_CENTER: u64 = 1 << 1;
+pub const WEFT_ISTFT_HAS_NORMALIZED: u64 = 1 << 2;
+pub const WEFT_ISTFT_HAS_ONESIDED: u64 = 1 << 3;
+pub const WEFT_ISTFT_HAS_LENGTH: u64 = 1 << 4;
 pub const WEFT_VECDOT_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_QR_HAS_FULL_MATRICES: u64 = 1 << 0;
 pub const WEFT_EIGH_HAS_LOWER: u64 = 1 << 0;
@@ -1035,6 +1045,12 @@ pub type weft_soft_cross_entropy_reduction = u32;
 pub const WEFT_SOFT_CROSS_ENTROPY_REDUCTION_MEAN: weft_soft_cross_entropy_reduction = 0;
 pub const WEFT_SOFT_CROSS_ENTROPY_REDUCTION_SUM: weft_soft_cross_entropy_reduction = 1;
 pub const WEFT_SOFT_CROSS_ENTROPY_REDUCTION_NONE: weft_soft_cross_entropy_reduction = 2;
+
+pub type weft_stft_pad = u32;
+pub const WEFT_STFT_PAD_REFLECT: weft_stft_pad = 0;
+pub const WEFT_STFT_PAD_CONSTANT: weft_stft_pad = 1;
+pub const WEFT_STFT_PAD_REPLICATE: weft_stft_pad = 2;
+pub const WEFT_STFT_PAD_CIRCULAR: weft_stft_pad = 3;
 
 pub type weft_lu_solve_transpose_a = u32;
 pub const WEFT_LU_SOLVE_TRANSPOSE_A_NO_TRANSPOSE: weft_lu_solve_transpose_a = 0;
@@ -3423,6 +3439,33 @@ pub struct weft_vander_opts {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct weft_stft_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub hop: i64,
+    pub center: i32,
+    pub pad: weft_stft_pad,
+    pub normalized: i32,
+    pub onesided: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_istft_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub hop: i64,
+    pub center: i32,
+    pub normalized: i32,
+    pub onesided: i32,
+    pub reserved_length: i32,
+    pub length: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct weft_vecdot_opts {
     pub struct_size: usize,
     pub next: *const c_void,
@@ -4781,6 +4824,8 @@ extern "C" {
     pub fn weft_soft_cross_entropy_opts_init(options: *mut c_void, size: usize);
     pub fn weft_trapezoid_opts_init(options: *mut c_void, size: usize);
     pub fn weft_vander_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_stft_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_istft_opts_init(options: *mut c_void, size: usize);
     pub fn weft_vecdot_opts_init(options: *mut c_void, size: usize);
     pub fn weft_qr_opts_init(options: *mut c_void, size: usize);
     pub fn weft_eigh_opts_init(options: *mut c_void, size: usize);
@@ -5180,6 +5225,8 @@ extern "C" {
     pub fn weft_soft_cross_entropy(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, weight: *mut weft_tensor, opts: *const weft_soft_cross_entropy_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_trapezoid(ctx: *mut weft_context, y: *mut weft_tensor, x: *mut weft_tensor, opts: *const weft_trapezoid_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_vander(ctx: *mut weft_context, x: *mut weft_tensor, count: i64, opts: *const weft_vander_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_stft(ctx: *mut weft_context, x: *mut weft_tensor, window: *mut weft_tensor, size: i64, opts: *const weft_stft_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_istft(ctx: *mut weft_context, x: *mut weft_tensor, window: *mut weft_tensor, size: i64, opts: *const weft_istft_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_vecdot(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, opts: *const weft_vecdot_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_lu(ctx: *mut weft_context, x: *mut weft_tensor, out_lu: *mut *mut weft_tensor, out_pivots: *mut *mut weft_tensor, out_permutation: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_qr(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_qr_opts, out_q: *mut *mut weft_tensor, out_r: *mut *mut weft_tensor) -> *mut weft_error;

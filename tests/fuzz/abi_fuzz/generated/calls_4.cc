@@ -76,6 +76,22 @@ void Call_weft_vander_opts_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_stft_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_stft_opts), &size);
+  f.Enter();
+  weft_stft_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_istft_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_istft_opts), &size);
+  f.Enter();
+  weft_istft_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_vecdot_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_vecdot_opts), &size);
@@ -883,28 +899,6 @@ void Call_weft_sigmoid(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_sigmoid(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_lt(Fuzz& f) {
-  f.BeginOp(kOps[35]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_lt(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_maximum(Fuzz& f) {
-  f.BeginOp(kOps[36]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_maximum(ctx, x, y, out))) return;
   f.Keep(out);
 }
 

@@ -4,6 +4,28 @@
 
 namespace weft::fuzz {
 
+void Call_weft_lt(Fuzz& f) {
+  f.BeginOp(kOps[35]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_lt(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_maximum(Fuzz& f) {
+  f.BeginOp(kOps[36]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_maximum(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_minimum(Fuzz& f) {
   f.BeginOp(kOps[37]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1724,45 +1746,6 @@ void Call_weft_batch_norm_inference(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_batch_norm_inference(ctx, x, scale, offset, mean, variance, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_cross_entropy(Fuzz& f) {
-  f.BeginOp(kOps[135]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const logits = f.Operand(0);
-  weft_tensor* const labels = f.Operand(1);
-  weft_cross_entropy_opts* const opts = f.Options<weft_cross_entropy_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CROSS_ENTROPY_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_cross_entropy_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING;
-    opts->label_smoothing = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cross_entropy(ctx, logits, labels, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_dropout(Fuzz& f) {
-  f.BeginOp(kOps[136]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_dropout_opts* const opts = f.Options<weft_dropout_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_DROPOUT_HAS_RATE;
-    opts->rate = f.DoubleAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_DROPOUT_HAS_SHARED;
-    f.Ints(1, &opts->shared, &opts->shared_count);
-    if (f.Given(2)) opts->present |= WEFT_DROPOUT_HAS_ALPHA;
-    opts->alpha = static_cast<int32_t>(f.BoolAttr(2));
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_dropout(ctx, x, opts, out))) return;
   f.Keep(out);
 }
 

@@ -4,6 +4,45 @@
 
 namespace weft::fuzz {
 
+void Call_weft_cross_entropy(Fuzz& f) {
+  f.BeginOp(kOps[135]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const logits = f.Operand(0);
+  weft_tensor* const labels = f.Operand(1);
+  weft_cross_entropy_opts* const opts = f.Options<weft_cross_entropy_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CROSS_ENTROPY_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_cross_entropy_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING;
+    opts->label_smoothing = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cross_entropy(ctx, logits, labels, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_dropout(Fuzz& f) {
+  f.BeginOp(kOps[136]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_dropout_opts* const opts = f.Options<weft_dropout_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_DROPOUT_HAS_RATE;
+    opts->rate = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_DROPOUT_HAS_SHARED;
+    f.Ints(1, &opts->shared, &opts->shared_count);
+    if (f.Given(2)) opts->present |= WEFT_DROPOUT_HAS_ALPHA;
+    opts->alpha = static_cast<int32_t>(f.BoolAttr(2));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_dropout(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_elu(Fuzz& f) {
   f.BeginOp(kOps[137]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1233,28 +1272,6 @@ void Call_weft_trunc_divide(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_trunc_divide(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_xlog1py(Fuzz& f) {
-  f.BeginOp(kOps[235]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_xlog1py(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_xlogy(Fuzz& f) {
-  f.BeginOp(kOps[236]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_xlogy(ctx, x, y, out))) return;
   f.Keep(out);
 }
 

@@ -4,6 +4,28 @@
 
 namespace weft::fuzz {
 
+void Call_weft_xlog1py(Fuzz& f) {
+  f.BeginOp(kOps[235]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_xlog1py(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_xlogy(Fuzz& f) {
+  f.BeginOp(kOps[236]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_xlogy(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_celu(Fuzz& f) {
   f.BeginOp(kOps[237]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1761,40 +1783,6 @@ void Call_weft_logcumsumexp(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_logcumsumexp(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_matrix_power(Fuzz& f) {
-  f.BeginOp(kOps[335]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t n = {};
-  n = f.IntAttr(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_matrix_power(ctx, x, n, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_multi_margin(Fuzz& f) {
-  f.BeginOp(kOps[336]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const labels = f.Operand(1);
-  weft_tensor* const weight = f.Operand(2);
-  weft_multi_margin_opts* const opts = f.Options<weft_multi_margin_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MULTI_MARGIN_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_multi_margin_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_MULTI_MARGIN_HAS_P;
-    opts->p = f.IntAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_MULTI_MARGIN_HAS_MARGIN;
-    opts->margin = f.DoubleAttr(2);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_multi_margin(ctx, x, labels, weight, opts, out))) return;
   f.Keep(out);
 }
 

@@ -4,6 +4,40 @@
 
 namespace weft::fuzz {
 
+void Call_weft_matrix_power(Fuzz& f) {
+  f.BeginOp(kOps[335]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t n = {};
+  n = f.IntAttr(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_matrix_power(ctx, x, n, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_multi_margin(Fuzz& f) {
+  f.BeginOp(kOps[336]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const labels = f.Operand(1);
+  weft_tensor* const weight = f.Operand(2);
+  weft_multi_margin_opts* const opts = f.Options<weft_multi_margin_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_MULTI_MARGIN_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_multi_margin_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_MULTI_MARGIN_HAS_P;
+    opts->p = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_MULTI_MARGIN_HAS_MARGIN;
+    opts->margin = f.DoubleAttr(2);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_multi_margin(ctx, x, labels, weight, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_multilabel_margin(Fuzz& f) {
   f.BeginOp(kOps[337]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -154,8 +188,62 @@ void Call_weft_vander(Fuzz& f) {
   f.Keep(out);
 }
 
-void Call_weft_vecdot(Fuzz& f) {
+void Call_weft_stft(Fuzz& f) {
   f.BeginOp(kOps[345]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const window = f.Operand(1);
+  int64_t size = {};
+  size = f.IntAttr(0);
+  weft_stft_opts* const opts = f.Options<weft_stft_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_STFT_HAS_HOP;
+    opts->hop = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_STFT_HAS_CENTER;
+    opts->center = static_cast<int32_t>(f.BoolAttr(2));
+    if (f.Given(3)) opts->present |= WEFT_STFT_HAS_PAD;
+    opts->pad = static_cast<weft_stft_pad>(f.EnumAttr(3));
+    if (f.Given(4)) opts->present |= WEFT_STFT_HAS_NORMALIZED;
+    opts->normalized = static_cast<int32_t>(f.BoolAttr(4));
+    if (f.Given(5)) opts->present |= WEFT_STFT_HAS_ONESIDED;
+    opts->onesided = static_cast<int32_t>(f.BoolAttr(5));
+    opts->present ^= f.StrayBits(5);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_stft(ctx, x, window, size, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_istft(Fuzz& f) {
+  f.BeginOp(kOps[346]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const window = f.Operand(1);
+  int64_t size = {};
+  size = f.IntAttr(0);
+  weft_istft_opts* const opts = f.Options<weft_istft_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_ISTFT_HAS_HOP;
+    opts->hop = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_ISTFT_HAS_CENTER;
+    opts->center = static_cast<int32_t>(f.BoolAttr(2));
+    if (f.Given(3)) opts->present |= WEFT_ISTFT_HAS_NORMALIZED;
+    opts->normalized = static_cast<int32_t>(f.BoolAttr(3));
+    if (f.Given(4)) opts->present |= WEFT_ISTFT_HAS_ONESIDED;
+    opts->onesided = static_cast<int32_t>(f.BoolAttr(4));
+    if (f.Given(5)) opts->present |= WEFT_ISTFT_HAS_LENGTH;
+    opts->length = f.IntAttr(5);
+    opts->present ^= f.StrayBits(5);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_istft(ctx, x, window, size, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_vecdot(Fuzz& f) {
+  f.BeginOp(kOps[347]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -172,7 +260,7 @@ void Call_weft_vecdot(Fuzz& f) {
 }
 
 void Call_weft_lu(Fuzz& f) {
-  f.BeginOp(kOps[346]);
+  f.BeginOp(kOps[348]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out_lu = f.Out<weft_tensor*>(false);
@@ -186,7 +274,7 @@ void Call_weft_lu(Fuzz& f) {
 }
 
 void Call_weft_qr(Fuzz& f) {
-  f.BeginOp(kOps[347]);
+  f.BeginOp(kOps[349]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_qr_opts* const opts = f.Options<weft_qr_opts>();
@@ -204,7 +292,7 @@ void Call_weft_qr(Fuzz& f) {
 }
 
 void Call_weft_eigh(Fuzz& f) {
-  f.BeginOp(kOps[348]);
+  f.BeginOp(kOps[350]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_eigh_opts* const opts = f.Options<weft_eigh_opts>();
@@ -222,7 +310,7 @@ void Call_weft_eigh(Fuzz& f) {
 }
 
 void Call_weft_eigvalsh(Fuzz& f) {
-  f.BeginOp(kOps[349]);
+  f.BeginOp(kOps[351]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_eigvalsh_opts* const opts = f.Options<weft_eigvalsh_opts>();
@@ -238,7 +326,7 @@ void Call_weft_eigvalsh(Fuzz& f) {
 }
 
 void Call_weft_svd(Fuzz& f) {
-  f.BeginOp(kOps[350]);
+  f.BeginOp(kOps[352]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_svd_opts* const opts = f.Options<weft_svd_opts>();
@@ -258,7 +346,7 @@ void Call_weft_svd(Fuzz& f) {
 }
 
 void Call_weft_svdvals(Fuzz& f) {
-  f.BeginOp(kOps[351]);
+  f.BeginOp(kOps[353]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -268,7 +356,7 @@ void Call_weft_svdvals(Fuzz& f) {
 }
 
 void Call_weft_eig(Fuzz& f) {
-  f.BeginOp(kOps[352]);
+  f.BeginOp(kOps[354]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out_eigenvalues = f.Out<weft_tensor*>(false);
@@ -280,7 +368,7 @@ void Call_weft_eig(Fuzz& f) {
 }
 
 void Call_weft_eigvals(Fuzz& f) {
-  f.BeginOp(kOps[353]);
+  f.BeginOp(kOps[355]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -290,7 +378,7 @@ void Call_weft_eigvals(Fuzz& f) {
 }
 
 void Call_weft_solve(Fuzz& f) {
-  f.BeginOp(kOps[354]);
+  f.BeginOp(kOps[356]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const a = f.Operand(0);
   weft_tensor* const b = f.Operand(1);
@@ -307,7 +395,7 @@ void Call_weft_solve(Fuzz& f) {
 }
 
 void Call_weft_inv(Fuzz& f) {
-  f.BeginOp(kOps[355]);
+  f.BeginOp(kOps[357]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -317,7 +405,7 @@ void Call_weft_inv(Fuzz& f) {
 }
 
 void Call_weft_det(Fuzz& f) {
-  f.BeginOp(kOps[356]);
+  f.BeginOp(kOps[358]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -327,7 +415,7 @@ void Call_weft_det(Fuzz& f) {
 }
 
 void Call_weft_slogdet(Fuzz& f) {
-  f.BeginOp(kOps[357]);
+  f.BeginOp(kOps[359]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out_sign = f.Out<weft_tensor*>(false);
@@ -339,7 +427,7 @@ void Call_weft_slogdet(Fuzz& f) {
 }
 
 void Call_weft_logdet(Fuzz& f) {
-  f.BeginOp(kOps[358]);
+  f.BeginOp(kOps[360]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -349,7 +437,7 @@ void Call_weft_logdet(Fuzz& f) {
 }
 
 void Call_weft_lu_solve(Fuzz& f) {
-  f.BeginOp(kOps[359]);
+  f.BeginOp(kOps[361]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const lu = f.Operand(0);
   weft_tensor* const permutation = f.Operand(1);
@@ -367,7 +455,7 @@ void Call_weft_lu_solve(Fuzz& f) {
 }
 
 void Call_weft_geqrf(Fuzz& f) {
-  f.BeginOp(kOps[360]);
+  f.BeginOp(kOps[362]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out_reflectors = f.Out<weft_tensor*>(false);
@@ -379,7 +467,7 @@ void Call_weft_geqrf(Fuzz& f) {
 }
 
 void Call_weft_ormqr(Fuzz& f) {
-  f.BeginOp(kOps[361]);
+  f.BeginOp(kOps[363]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const reflectors = f.Operand(0);
   weft_tensor* const tau = f.Operand(1);
@@ -399,7 +487,7 @@ void Call_weft_ormqr(Fuzz& f) {
 }
 
 void Call_weft_ldl(Fuzz& f) {
-  f.BeginOp(kOps[362]);
+  f.BeginOp(kOps[364]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_ldl_opts* const opts = f.Options<weft_ldl_opts>();
@@ -417,7 +505,7 @@ void Call_weft_ldl(Fuzz& f) {
 }
 
 void Call_weft_ldl_solve(Fuzz& f) {
-  f.BeginOp(kOps[363]);
+  f.BeginOp(kOps[365]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const ld = f.Operand(0);
   weft_tensor* const pivots = f.Operand(1);
@@ -435,7 +523,7 @@ void Call_weft_ldl_solve(Fuzz& f) {
 }
 
 void Call_weft_batch_norm_running(Fuzz& f) {
-  f.BeginOp(kOps[364]);
+  f.BeginOp(kOps[366]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -463,7 +551,7 @@ void Call_weft_batch_norm_running(Fuzz& f) {
 }
 
 void Call_weft_pinv(Fuzz& f) {
-  f.BeginOp(kOps[365]);
+  f.BeginOp(kOps[367]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_pinv_opts* const opts = f.Options<weft_pinv_opts>();
@@ -483,7 +571,7 @@ void Call_weft_pinv(Fuzz& f) {
 }
 
 void Call_weft_lstsq(Fuzz& f) {
-  f.BeginOp(kOps[366]);
+  f.BeginOp(kOps[368]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const a = f.Operand(0);
   weft_tensor* const b = f.Operand(1);
@@ -506,7 +594,7 @@ void Call_weft_lstsq(Fuzz& f) {
 }
 
 void Call_weft_matrix_rank(Fuzz& f) {
-  f.BeginOp(kOps[367]);
+  f.BeginOp(kOps[369]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_matrix_rank_opts* const opts = f.Options<weft_matrix_rank_opts>();
@@ -526,7 +614,7 @@ void Call_weft_matrix_rank(Fuzz& f) {
 }
 
 void Call_weft_matrix_norm(Fuzz& f) {
-  f.BeginOp(kOps[368]);
+  f.BeginOp(kOps[370]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_matrix_norm_opts* const opts = f.Options<weft_matrix_norm_opts>();
@@ -544,7 +632,7 @@ void Call_weft_matrix_norm(Fuzz& f) {
 }
 
 void Call_weft_cond(Fuzz& f) {
-  f.BeginOp(kOps[369]);
+  f.BeginOp(kOps[371]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_cond_opts* const opts = f.Options<weft_cond_opts>();
@@ -562,7 +650,7 @@ void Call_weft_cond(Fuzz& f) {
 }
 
 void Call_weft_cholesky_solve(Fuzz& f) {
-  f.BeginOp(kOps[370]);
+  f.BeginOp(kOps[372]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const factor = f.Operand(0);
   weft_tensor* const b = f.Operand(1);
@@ -579,7 +667,7 @@ void Call_weft_cholesky_solve(Fuzz& f) {
 }
 
 void Call_weft_cholesky_inverse(Fuzz& f) {
-  f.BeginOp(kOps[371]);
+  f.BeginOp(kOps[373]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const factor = f.Operand(0);
   weft_cholesky_inverse_opts* const opts = f.Options<weft_cholesky_inverse_opts>();
@@ -595,7 +683,7 @@ void Call_weft_cholesky_inverse(Fuzz& f) {
 }
 
 void Call_weft_matrix_exp(Fuzz& f) {
-  f.BeginOp(kOps[372]);
+  f.BeginOp(kOps[374]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -605,7 +693,7 @@ void Call_weft_matrix_exp(Fuzz& f) {
 }
 
 void Call_weft_householder_product(Fuzz& f) {
-  f.BeginOp(kOps[373]);
+  f.BeginOp(kOps[375]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const v = f.Operand(0);
   weft_tensor* const tau = f.Operand(1);
@@ -616,7 +704,7 @@ void Call_weft_householder_product(Fuzz& f) {
 }
 
 void Call_weft_tensorsolve(Fuzz& f) {
-  f.BeginOp(kOps[374]);
+  f.BeginOp(kOps[376]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const a = f.Operand(0);
   weft_tensor* const b = f.Operand(1);
@@ -627,7 +715,7 @@ void Call_weft_tensorsolve(Fuzz& f) {
 }
 
 void Call_weft_tensorinv(Fuzz& f) {
-  f.BeginOp(kOps[375]);
+  f.BeginOp(kOps[377]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const a = f.Operand(0);
   weft_tensorinv_opts* const opts = f.Options<weft_tensorinv_opts>();
@@ -643,7 +731,7 @@ void Call_weft_tensorinv(Fuzz& f) {
 }
 
 void Call_weft_ctc_loss(Fuzz& f) {
-  f.BeginOp(kOps[376]);
+  f.BeginOp(kOps[378]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const labels = f.Operand(1);
@@ -666,7 +754,7 @@ void Call_weft_ctc_loss(Fuzz& f) {
 }
 
 void Call_weft_einsum(Fuzz& f) {
-  f.BeginOp(kOps[377]);
+  f.BeginOp(kOps[379]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   size_t xs_count = 0;
   weft_tensor* const* const xs = f.Operands(0, &xs_count);
@@ -680,7 +768,7 @@ void Call_weft_einsum(Fuzz& f) {
 }
 
 void Call_weft_embedding_bag(Fuzz& f) {
-  f.BeginOp(kOps[378]);
+  f.BeginOp(kOps[380]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const table = f.Operand(0);
   weft_tensor* const ids = f.Operand(1);
@@ -703,7 +791,7 @@ void Call_weft_embedding_bag(Fuzz& f) {
 }
 
 void Call_weft_gru(Fuzz& f) {
-  f.BeginOp(kOps[379]);
+  f.BeginOp(kOps[381]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const h = f.Operand(1);
@@ -728,7 +816,7 @@ void Call_weft_gru(Fuzz& f) {
 }
 
 void Call_weft_histogram(Fuzz& f) {
-  f.BeginOp(kOps[380]);
+  f.BeginOp(kOps[382]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const edges = f.Operand(1);
@@ -746,7 +834,7 @@ void Call_weft_histogram(Fuzz& f) {
 }
 
 void Call_weft_lstm(Fuzz& f) {
-  f.BeginOp(kOps[381]);
+  f.BeginOp(kOps[383]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const h = f.Operand(1);
@@ -774,7 +862,7 @@ void Call_weft_lstm(Fuzz& f) {
 }
 
 void Call_weft_most_frequent(Fuzz& f) {
-  f.BeginOp(kOps[382]);
+  f.BeginOp(kOps[384]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_most_frequent_opts* const opts = f.Options<weft_most_frequent_opts>();
@@ -794,7 +882,7 @@ void Call_weft_most_frequent(Fuzz& f) {
 }
 
 void Call_weft_multi_head_attention(Fuzz& f) {
-  f.BeginOp(kOps[383]);
+  f.BeginOp(kOps[385]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const query = f.Operand(0);
   weft_tensor* const key = f.Operand(1);
@@ -823,7 +911,7 @@ void Call_weft_multi_head_attention(Fuzz& f) {
 }
 
 void Call_weft_rnn(Fuzz& f) {
-  f.BeginOp(kOps[384]);
+  f.BeginOp(kOps[386]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const h = f.Operand(1);
@@ -850,7 +938,7 @@ void Call_weft_rnn(Fuzz& f) {
 }
 
 void Call_weft_tensordot(Fuzz& f) {
-  f.BeginOp(kOps[385]);
+  f.BeginOp(kOps[387]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -867,7 +955,7 @@ void Call_weft_tensordot(Fuzz& f) {
 }
 
 void Call_weft_unique_consecutive_static(Fuzz& f) {
-  f.BeginOp(kOps[386]);
+  f.BeginOp(kOps[388]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t size = {};
@@ -893,7 +981,7 @@ void Call_weft_unique_consecutive_static(Fuzz& f) {
 }
 
 void Call_weft_weight_norm(Fuzz& f) {
-  f.BeginOp(kOps[387]);
+  f.BeginOp(kOps[389]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const v = f.Operand(0);
   weft_tensor* const g = f.Operand(1);
@@ -910,7 +998,7 @@ void Call_weft_weight_norm(Fuzz& f) {
 }
 
 void Call_weft_cartesian_prod(Fuzz& f) {
-  f.BeginOp(kOps[388]);
+  f.BeginOp(kOps[390]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   size_t inputs_count = 0;
   weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
@@ -921,7 +1009,7 @@ void Call_weft_cartesian_prod(Fuzz& f) {
 }
 
 void Call_weft_combinations(Fuzz& f) {
-  f.BeginOp(kOps[389]);
+  f.BeginOp(kOps[391]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_combinations_opts* const opts = f.Options<weft_combinations_opts>();
@@ -939,7 +1027,7 @@ void Call_weft_combinations(Fuzz& f) {
 }
 
 void Call_weft_eye(Fuzz& f) {
-  f.BeginOp(kOps[390]);
+  f.BeginOp(kOps[392]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   int64_t rows = {};
   rows = f.IntAttr(0);
@@ -960,7 +1048,7 @@ void Call_weft_eye(Fuzz& f) {
 }
 
 void Call_weft_logspace(Fuzz& f) {
-  f.BeginOp(kOps[391]);
+  f.BeginOp(kOps[393]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   double start = {};
   start = f.DoubleAttr(0);
@@ -983,7 +1071,7 @@ void Call_weft_logspace(Fuzz& f) {
 }
 
 void Call_weft_meshgrid(Fuzz& f) {
-  f.BeginOp(kOps[392]);
+  f.BeginOp(kOps[394]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   size_t inputs_count = 0;
   weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
@@ -1000,7 +1088,7 @@ void Call_weft_meshgrid(Fuzz& f) {
 }
 
 void Call_weft_tril_indices(Fuzz& f) {
-  f.BeginOp(kOps[393]);
+  f.BeginOp(kOps[395]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   int64_t rows = {};
   rows = f.IntAttr(0);
@@ -1021,7 +1109,7 @@ void Call_weft_tril_indices(Fuzz& f) {
 }
 
 void Call_weft_triu_indices(Fuzz& f) {
-  f.BeginOp(kOps[394]);
+  f.BeginOp(kOps[396]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   int64_t rows = {};
   rows = f.IntAttr(0);
@@ -1042,7 +1130,7 @@ void Call_weft_triu_indices(Fuzz& f) {
 }
 
 void Call_weft_window(Fuzz& f) {
-  f.BeginOp(kOps[395]);
+  f.BeginOp(kOps[397]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   int64_t count = {};
   count = f.IntAttr(0);
@@ -1067,7 +1155,7 @@ void Call_weft_window(Fuzz& f) {
 }
 
 void Call_weft_bernoulli_of(Fuzz& f) {
-  f.BeginOp(kOps[396]);
+  f.BeginOp(kOps[398]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const probability = f.Operand(0);
   weft_bernoulli_of_opts* const opts = f.Options<weft_bernoulli_of_opts>();
@@ -1083,7 +1171,7 @@ void Call_weft_bernoulli_of(Fuzz& f) {
 }
 
 void Call_weft_beta(Fuzz& f) {
-  f.BeginOp(kOps[397]);
+  f.BeginOp(kOps[399]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const alpha = f.Operand(0);
   weft_tensor* const beta = f.Operand(1);
@@ -1100,7 +1188,7 @@ void Call_weft_beta(Fuzz& f) {
 }
 
 void Call_weft_binomial(Fuzz& f) {
-  f.BeginOp(kOps[398]);
+  f.BeginOp(kOps[400]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const trials = f.Operand(0);
   weft_tensor* const probability = f.Operand(1);
@@ -1117,7 +1205,7 @@ void Call_weft_binomial(Fuzz& f) {
 }
 
 void Call_weft_cauchy(Fuzz& f) {
-  f.BeginOp(kOps[399]);
+  f.BeginOp(kOps[401]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const location = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -1134,7 +1222,7 @@ void Call_weft_cauchy(Fuzz& f) {
 }
 
 void Call_weft_dirichlet(Fuzz& f) {
-  f.BeginOp(kOps[400]);
+  f.BeginOp(kOps[402]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const alpha = f.Operand(0);
   weft_dirichlet_opts* const opts = f.Options<weft_dirichlet_opts>();
@@ -1150,7 +1238,7 @@ void Call_weft_dirichlet(Fuzz& f) {
 }
 
 void Call_weft_exponential(Fuzz& f) {
-  f.BeginOp(kOps[401]);
+  f.BeginOp(kOps[403]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const rate = f.Operand(0);
   weft_exponential_opts* const opts = f.Options<weft_exponential_opts>();
@@ -1166,7 +1254,7 @@ void Call_weft_exponential(Fuzz& f) {
 }
 
 void Call_weft_gamma(Fuzz& f) {
-  f.BeginOp(kOps[402]);
+  f.BeginOp(kOps[404]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const alpha = f.Operand(0);
   weft_gamma_opts* const opts = f.Options<weft_gamma_opts>();
@@ -1184,7 +1272,7 @@ void Call_weft_gamma(Fuzz& f) {
 }
 
 void Call_weft_geometric(Fuzz& f) {
-  f.BeginOp(kOps[403]);
+  f.BeginOp(kOps[405]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const probability = f.Operand(0);
   weft_geometric_opts* const opts = f.Options<weft_geometric_opts>();
@@ -1200,7 +1288,7 @@ void Call_weft_geometric(Fuzz& f) {
 }
 
 void Call_weft_gumbel(Fuzz& f) {
-  f.BeginOp(kOps[404]);
+  f.BeginOp(kOps[406]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const location = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -1217,7 +1305,7 @@ void Call_weft_gumbel(Fuzz& f) {
 }
 
 void Call_weft_laplace(Fuzz& f) {
-  f.BeginOp(kOps[405]);
+  f.BeginOp(kOps[407]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const location = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -1234,7 +1322,7 @@ void Call_weft_laplace(Fuzz& f) {
 }
 
 void Call_weft_log_normal(Fuzz& f) {
-  f.BeginOp(kOps[406]);
+  f.BeginOp(kOps[408]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const mean = f.Operand(0);
   weft_tensor* const deviation = f.Operand(1);
@@ -1251,7 +1339,7 @@ void Call_weft_log_normal(Fuzz& f) {
 }
 
 void Call_weft_multinomial(Fuzz& f) {
-  f.BeginOp(kOps[407]);
+  f.BeginOp(kOps[409]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const probabilities = f.Operand(0);
   int64_t count = {};
@@ -1269,7 +1357,7 @@ void Call_weft_multinomial(Fuzz& f) {
 }
 
 void Call_weft_normal_of(Fuzz& f) {
-  f.BeginOp(kOps[408]);
+  f.BeginOp(kOps[410]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const mean = f.Operand(0);
   weft_tensor* const deviation = f.Operand(1);
@@ -1286,7 +1374,7 @@ void Call_weft_normal_of(Fuzz& f) {
 }
 
 void Call_weft_poisson(Fuzz& f) {
-  f.BeginOp(kOps[409]);
+  f.BeginOp(kOps[411]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const rate = f.Operand(0);
   weft_poisson_opts* const opts = f.Options<weft_poisson_opts>();
@@ -1302,7 +1390,7 @@ void Call_weft_poisson(Fuzz& f) {
 }
 
 void Call_weft_randint(Fuzz& f) {
-  f.BeginOp(kOps[410]);
+  f.BeginOp(kOps[412]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -1324,7 +1412,7 @@ void Call_weft_randint(Fuzz& f) {
 }
 
 void Call_weft_randperm(Fuzz& f) {
-  f.BeginOp(kOps[411]);
+  f.BeginOp(kOps[413]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   int64_t count = {};
   count = f.IntAttr(0);
@@ -1341,7 +1429,7 @@ void Call_weft_randperm(Fuzz& f) {
 }
 
 void Call_weft_truncated_normal(Fuzz& f) {
-  f.BeginOp(kOps[412]);
+  f.BeginOp(kOps[414]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -1367,7 +1455,7 @@ void Call_weft_truncated_normal(Fuzz& f) {
 }
 
 void Call_weft_amp_non_finite_check_and_unscale(Fuzz& f) {
-  f.BeginOp(kOps[413]);
+  f.BeginOp(kOps[415]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const found = f.Operand(1);
@@ -1381,7 +1469,7 @@ void Call_weft_amp_non_finite_check_and_unscale(Fuzz& f) {
 }
 
 void Call_weft_amp_update_scale(Fuzz& f) {
-  f.BeginOp(kOps[414]);
+  f.BeginOp(kOps[416]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const scale = f.Operand(0);
   weft_tensor* const tracker = f.Operand(1);
