@@ -328,6 +328,8 @@ struct OpDef {
   bool calls = false;      // its region is written out in its place, or made once for several
   bool parameter = false;  // a function's argument: stands in its list of parameters and nowhere else
   bool opaque = false;     // passes neither merge nor fold it
+  // The expansion sees f64, not f32, in the place of f16 and bf16, so that each result is the exact one rounded once.
+  bool narrow_in_f64 = false;
 
   PlanesFn planes = nullptr;       // null: takes and gives no complex values, or expands where it does
   SimplerFn simpler = nullptr;     // null: nothing simpler is known

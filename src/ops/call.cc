@@ -88,9 +88,17 @@ bool ComputesWide(const ir::OpDef& op, std::span<const ir::Value> operands) {
   });
 }
 
-ir::Value Widened(ir::Builder& b, const ir::Value& x) {
+namespace {
+
+ir::Value WidenedTo(ir::Builder& b, const ir::Value& x, DType dtype) {
   if (!x || !x.type().is_tensor() || !IsWidened(x.dtype())) return x;
-  return b.Emit(kOp_convert, {x}, {ComputeType(x.dtype())});
+  return b.Emit(kOp_convert, {x}, {dtype});
+}
+
+}  // namespace
+
+ir::Value Widened(ir::Builder& b, const ir::Value& x) {
+  return WidenedTo(b, x, x ? ComputeType(x.dtype()) : DType::kF32);
 }
 
 ir::Values Widened(ir::Builder& b, std::span<const ir::Value> values) {
@@ -109,7 +117,9 @@ absl::Status Expand(ir::Builder& b, const ir::OpDef& op, ir::Values operands, co
                     std::span<const ir::Type> types, std::span<ir::Value> results, ir::RegionSpan regions) {
   operands.resize(std::max(operands.size(), op.operands.size()));
   if (!ComputesWide(op, operands)) return op.expand(ir::ExpandCall{b, op, operands, attrs, regions}, results);
-  WEFT_RETURN_IF_ERROR(op.expand(ir::ExpandCall{b, op, Widened(b, operands), attrs, regions}, results));
+  ir::Values wide;
+  for (const ir::Value& x : operands) wide.push_back(op.narrow_in_f64 ? WidenedTo(b, x, DType::kF64) : Widened(b, x));
+  WEFT_RETURN_IF_ERROR(op.expand(ir::ExpandCall{b, op, wide, attrs, regions}, results));
   for (size_t i = 0; i < results.size(); ++i) {
     if (results[i] && results[i].dtype() != types[i].dtype) {
       results[i] = b.Emit(kOp_convert, {results[i]}, {types[i].dtype});

@@ -1,6 +1,7 @@
 // See hyperbolic.h.
 #include "src/ops/hyperbolic.h"
 
+#include <cmath>
 #include <numbers>
 
 namespace weft::ops {
@@ -9,10 +10,11 @@ namespace {
 using ir::Builder;
 using ir::Value;
 
-// exp(|x|) / 2 through exp(|x| / 2), which overflows only where the result does.
+// exp(|x|) / 2, of a large one in two parts, so that it overflows only where the result does.
 Value HalfExp(Builder& b, const Value& a) {
-  const Value root = Exp(b, Mul(b, a, 0.5));
-  return Mul(b, Mul(b, root, 0.5), root);
+  const Value large = Compare(b, Direction::kGt, a, a.dtype() == DType::kF64 ? 700 : 80);
+  const Value most = Exp(b, Select(b, large, Add(b, a, -8), a));
+  return Mul(b, most, Select(b, large, FullLike(b, a, std::exp(8.0) / 2), FullLike(b, a, 0.5)));
 }
 
 }  // namespace

@@ -1,69 +1,115 @@
-"""Writes src/ops/elementwise/special_fits.h: Chebyshev coefficients of special functions, by interpolation of mpmath's functions with
-50 digits. A table ends where the rest is below 1e-18 of its largest coefficient. Wants mpmath; takes a minute.
+"""Writes src/ops/elementwise/special_fits.h: polynomials of special functions, highest power first. Power series end where the rest is below
+1e-18 of the sum; the others are Chebyshev interpolations of mpmath's functions with 50 digits, cut at 1e-18 (for f32 1e-9) of the largest
+coefficient and turned into powers of t in [-1, 1] or [0, 1], where the sum of the sizes says that no digits are lost. Wants mpmath; takes a minute.
 
     python tests/accuracy/make_special_fits.py > src/ops/elementwise/special_fits.h
 """
 import mpmath as mp
 
 mp.mp.dps = 50
-PI = mp.pi
+PI, EULER, LOG2 = mp.pi, mp.euler, mp.log(2)
+LIMIT, SINGLE = mp.mpf(10) ** -40, mp.mpf(10) ** -9
+FACTORIAL = [mp.factorial(k) for k in range(40)]
+HARMONIC = [mp.harmonic(k) for k in range(41)]
+NEAR = mp.mpf("7.9")  # where the waves of J and Y begin
+
+
+def series(term, most):
+    """Coefficients of the powers of z up to `most`, of term(k)."""
+    found, sizes = [], mp.mpf(0)
+    for k in range(40):
+        found.append(term(k))
+        sizes += abs(found[-1]) * most ** k
+        if k > 3 and abs(found[-1]) * most ** k < sizes * mp.mpf(10) ** -18:
+            break
+    return found
+
+
+def chebyshev(f, rest=mp.mpf(10) ** -18, count=96):
+    angles = [PI * (k + mp.mpf(1) / 2) / count for k in range(count)]
+    values = [f(mp.cos(a)) for a in angles]
+    found = [2 * sum(v * mp.cos(j * a) for v, a in zip(values, angles)) / count for j in range(count)]
+    found[0] /= 2
+    most = max(abs(c) for c in found)
+    while abs(found[-1]) < most * rest:
+        found.pop()
+    if len(found) > count - 3:
+        raise SystemExit(f"{count} points are not enough")
+    return found
+
+
+def powers(coefficients):
+    """Of a Chebyshev series those of the powers of t."""
+    last, here, total = [mp.mpf(1)], [mp.mpf(0), mp.mpf(1)], [mp.mpf(0)] * len(coefficients)
+    for c in coefficients:
+        for i, x in enumerate(last):
+            total[i] += c * x
+        after = [mp.mpf(0)] + [2 * x for x in here]
+        for i, x in enumerate(last):
+            after[i] -= x
+        last, here = here, after
+    return total
+
+
+def fit(f, rest=mp.mpf(10) ** -18):
+    return powers(chebyshev(f, rest))
+
+
+def unit(f):
+    """The same of f on [0, 1], in powers of w."""
+    total = [mp.mpf(0)]
+    for c in reversed(powers(chebyshev(lambda t: f((t + 1) / 2)))):  # Horner in t = 2 w - 1
+        shifted = [mp.mpf(0)] + [2 * x for x in total]
+        for i, x in enumerate(total):
+            shifted[i] -= x
+        shifted[0] += c
+        total = shifted
+    while total[-1] == 0:
+        total.pop()
+    return total
 
 
 def far(order, sine):
-    """sqrt(pi x / 2) (J cos + Y sin), or x sqrt(pi x / 2) (Y cos - J sin), in 128 / x² - 1; the limits at infinity."""
-    def f(t):
-        if t <= -1 + mp.mpf(10) ** -40:
+    """sqrt(pi x / 2) (J cos + Y sin), or x sqrt(pi x / 2) (Y cos - J sin), in w = (7.9 / x)²; the limits at infinity."""
+    def f(w):
+        if w <= LIMIT:
             return (mp.mpf(4 * order * order - 1) / 8) if sine else mp.mpf(1)
-        x = mp.sqrt(128 / (t + 1))
+        x = NEAR / mp.sqrt(w)
         angle, root = x - order * PI / 2 - PI / 4, mp.sqrt(PI * x / 2)
         j, y = mp.besselj(order, x), mp.bessely(order, x)
         return x * root * (y * mp.cos(angle) - j * mp.sin(angle)) if sine else root * (j * mp.cos(angle) + y * mp.sin(angle))
-    return f
+    return unit(f)
 
 
-def near(f, size, at_zero):
-    """An even function of x on [0, size], in 2 x² / size² - 1."""
-    def g(t):
-        x = size * mp.sqrt((t + 1) / 2)
-        return at_zero if x < mp.mpf(10) ** -20 else f(x)
-    return g
+def middle(f):
+    """f in t = (x - 5) 11 / 32, up to 7.909."""
+    return chebyshev(lambda t: f(5 + t * 32 / 11))
 
 
-EULER = mp.euler
-Y0 = lambda x: mp.bessely(0, x) - 2 / PI * mp.log(x) * mp.besselj(0, x)
-Y1 = lambda x: (mp.bessely(1, x) - 2 / PI * (mp.log(x) * mp.besselj(1, x) - 1 / x)) / x
-K0 = lambda x: mp.besselk(0, x) + mp.log(x / 2) * mp.besseli(0, x)
-K1 = lambda x: (mp.besselk(1, x) - 1 / x - mp.log(x / 2) * mp.besseli(1, x)) / x
-
-
-def scaled(order):
-    """sqrt(x) e^x K(x) from 2 on, in 4 / x - 1."""
+def scaled_k(order):
+    """sqrt(x) e^x K(x) from 1 on, in 2 / x - 1."""
     def f(t):
-        if t <= -1 + mp.mpf(10) ** -40:
+        if t <= -1 + LIMIT:
             return mp.sqrt(PI / 2)
-        x = 4 / (t + 1)
+        x = 2 / (t + 1)
         return mp.sqrt(x) * mp.exp(x) * mp.besselk(order, x)
+    return fit(f)
+
+
+def scaled_i(order):
+    """sqrt(x) e^-x I(x) from 4 on, in 8 / x - 1."""
+    def f(t):
+        if t <= -1 + LIMIT:
+            return 1 / mp.sqrt(2 * PI)
+        x = 8 / (t + 1)
+        return mp.sqrt(x) * mp.exp(-x) * mp.besseli(order, x)
     return f
-
-
-def i1e_near(t):
-    """e^-x I1(x) / x on [0, 8], in x / 4 - 1."""
-    x = 4 * (t + 1)
-    return mp.mpf(1) / 2 if x < mp.mpf(10) ** -20 else mp.exp(-x) * mp.besseli(1, x) / x
-
-
-def i1e_far(t):
-    """sqrt(x) e^-x I1(x) from 8 on, in 16 / x - 1."""
-    if t <= -1 + mp.mpf(10) ** -40:
-        return 1 / mp.sqrt(2 * PI)
-    x = 16 / (t + 1)
-    return mp.sqrt(x) * mp.exp(-x) * mp.besseli(1, x)
 
 
 def erfcx(t):
-    """(1 + 2 x) e^(x²) erfc(x) from 0 on, in (x - 3.75) / (x + 3.75)."""
-    if t >= 1 - mp.mpf(10) ** -40:
-        return 2 / mp.sqrt(PI)
+    """(1 + x) e^(x²) erfc(x) from 0 on, where it has nearly no slope, in (x - 3.75) / (x + 3.75)."""
+    if t >= 1 - LIMIT:
+        return 1 / mp.sqrt(PI)
     x = mp.mpf("3.75") * (1 + t) / (1 - t)
     if x > 1000:  # its asymptotic series, where e^(x²) is out of reach
         z = 1 / (2 * x * x)
@@ -71,8 +117,50 @@ def erfcx(t):
         for k in range(1, 12):
             term *= -(2 * k - 1) * z
             total += term
-        return (1 + 2 * x) * total / (x * mp.sqrt(PI))
-    return (1 + 2 * x) * mp.exp(x * x) * mp.erfc(x)
+        return (1 + x) * total / (x * mp.sqrt(PI))
+    return (1 + x) * mp.exp(x * x) * mp.erfc(x)
+
+
+def normal_tail(t):
+    """(1 + 0.75 x) e^(x² / 2) times the share of the normal distribution beyond x >= 0, in (x - 5) / (x + 5)."""
+    if t >= 1 - LIMIT:
+        return mp.mpf("0.75") / mp.sqrt(2 * PI)
+    x = 5 * (1 + t) / (1 - t)
+    z = x / mp.sqrt(2)
+    share = erfcx((z - mp.mpf("3.75")) / (z + mp.mpf("3.75"))) / (1 + z) / 2
+    return (1 + mp.mpf("0.75") * x) * share
+
+
+def lgamma(t):
+    """log Gamma(x) / ((x - 1) (x - 2)) on [1, 3], in x - 2."""
+    if abs(t) < LIMIT:
+        return 1 - EULER
+    if abs(t + 1) < LIMIT:
+        return EULER
+    return mp.loggamma(t + 2) / ((t + 1) * t)
+
+
+ROOT = mp.findroot(mp.digamma, mp.mpf("1.4616321449683623"))
+
+
+def digamma(t):
+    """psi(x) / (x - its zero) on [1, 2], in 2 x - 3."""
+    x = (t + 3) / 2
+    return mp.polygamma(1, ROOT) if abs(x - ROOT) < LIMIT else mp.digamma(x) / (x - ROOT)
+
+
+def tanhshrink(t):
+    """(x - tanh x) / x³ up to sqrt(2), in x² - 1."""
+    x = mp.sqrt(t + 1)
+    return mp.mpf(1) / 3 if t + 1 < mp.mpf(10) ** -15 else (x - mp.tanh(x)) / x**3
+
+
+def twice(k):
+    return FACTORIAL[k] * FACTORIAL[k]
+
+
+def step(k):
+    return FACTORIAL[k] * FACTORIAL[k + 1]
 
 
 def zeta(x):
@@ -116,23 +204,41 @@ def airy_wave(slope, second):
     return f
 
 
+LOW = mp.mpf("2.1") ** 2 / 4
 TABLES = {
-    "J0Near": ("J0 on [0, 8]", near(lambda x: mp.besselj(0, x), 8, mp.mpf(1))),
-    "J1Near": ("J1(x) / x on [0, 8]", near(lambda x: mp.besselj(1, x) / x, 8, mp.mpf(1) / 2)),
-    "Y0Near": ("Y0(x) - 2 / pi log(x) J0(x) on [0, 8]", near(Y0, 8, 2 / PI * (EULER - mp.log(2)))),
-    "Y1Near": ("(Y1(x) - 2 / pi (log(x) J1(x) - 1 / x)) / x on [0, 8]", near(Y1, 8, (2 * EULER - 1 - 2 * mp.log(2)) / (2 * PI))),
-    "P0Far": ("the cosine's part of order 0 from 8 on", far(0, False)),
-    "Q0Far": ("x times the sine's part of order 0", far(0, True)),
-    "P1Far": ("the cosine's part of order 1 from 8 on", far(1, False)),
-    "Q1Far": ("x times the sine's part of order 1", far(1, True)),
-    "K0Near": ("K0(x) + log(x / 2) I0(x) on [0, 2]", near(K0, 2, -EULER)),
-    "K1Near": ("(K1(x) - 1 / x - log(x / 2) I1(x)) / x on [0, 2]", near(K1, 2, (2 * EULER - 1) / 4)),
-    "K0Far": ("sqrt(x) e^x K0(x) from 2 on, in 4 / x - 1", scaled(0)),
-    "K1Far": ("sqrt(x) e^x K1(x) from 2 on, in 4 / x - 1", scaled(1)),
-    "I1eNear": ("e^-x I1(x) / x on [0, 8], in x / 4 - 1", i1e_near),
-    "I1eFar": ("sqrt(x) e^-x I1(x) from 8 on, in 16 / x - 1", i1e_far),
-    "Erfcx": ("(1 + 2 x) erfcx(x) from 0 on, in (x - 3.75) / (x + 3.75)", erfcx),
-    **{f"Ai{'Slope' if d else ''}{part}": (what.replace("Ai", "Ai'") if d else what, f) for d in (0, 1) for part, what, f in (
+    "J0Low": ("J0, in x² / 4, up to 2.1", lambda: series(lambda k: (-1) ** k / twice(k), LOW)),
+    "J1Low": ("J1(x) / x, in x² / 4", lambda: series(lambda k: (-1) ** k / step(k) / 2, LOW)),
+    "Y0Low": ("Y0(x) - 2 / pi log(x) J0(x), in x² / 4",
+              lambda: series(lambda k: (-1) ** k / twice(k) * (EULER - LOG2 - HARMONIC[k]) * 2 / PI, LOW)),
+    "Y1Low": ("(Y1(x) - 2 / pi (log(x) J1(x) - 1 / x)) / x, in x² / 4",
+              lambda: series(lambda k: -(-1) ** k / step(k) * (HARMONIC[k] + HARMONIC[k + 1] - 2 * EULER + 2 * LOG2) / (2 * PI), LOW)),
+    "J0Middle": ("Chebyshev's polynomials, lowest first, of J0, in (x - 5) 11 / 32", lambda: middle(lambda x: mp.besselj(0, x))),
+    "J1Middle": ("Chebyshev's polynomials, lowest first, of J1", lambda: middle(lambda x: mp.besselj(1, x))),
+    "Y0Middle": ("Chebyshev's polynomials, lowest first, of Y0", lambda: middle(lambda x: mp.bessely(0, x))),
+    "Y1Middle": ("Chebyshev's polynomials, lowest first, of Y1", lambda: middle(lambda x: mp.bessely(1, x))),
+    "P0Far": ("the cosine's part of order 0 from 7.9 on, in (7.9 / x)²", lambda: far(0, False)),
+    "Q0Far": ("x times the sine's part of order 0", lambda: far(0, True)),
+    "P1Far": ("the cosine's part of order 1", lambda: far(1, False)),
+    "Q1Far": ("x times the sine's part of order 1", lambda: far(1, True)),
+    "I0Near": ("I0, in x² / 4, up to 4", lambda: series(lambda k: 1 / twice(k), mp.mpf(4))),
+    "I1Near": ("I1(x) / x, in x² / 4, up to 4", lambda: series(lambda k: 1 / step(k) / 2, mp.mpf(4))),
+    "I0Far": ("sqrt(x) e^-x I0(x) from 4 on, in 8 / x - 1", lambda: fit(scaled_i(0))),
+    "I1Far": ("sqrt(x) e^-x I1(x) from 4 on, in 8 / x - 1", lambda: fit(scaled_i(1))),
+    "I0Far32": ("the same of order 0 for f32", lambda: fit(scaled_i(0), SINGLE)),
+    "I1Far32": ("the same of order 1 for f32", lambda: fit(scaled_i(1), SINGLE)),
+    "K0Low": ("K0(x) + log(x) I0(x), in x² / 4, up to 1",
+              lambda: series(lambda k: (HARMONIC[k] - EULER + LOG2) / twice(k), mp.mpf(1) / 4)),
+    "K1Low": ("(1 / x + log(x) I1(x) - K1(x)) / x, in x² / 4, up to 1",
+              lambda: series(lambda k: (HARMONIC[k] + HARMONIC[k + 1] - 2 * EULER + 2 * LOG2) / (4 * step(k)), mp.mpf(1) / 4)),
+    "K0Far": ("sqrt(x) e^x K0(x) from 1 on, in 2 / x - 1", lambda: scaled_k(0)),
+    "K1Far": ("sqrt(x) e^x K1(x) from 1 on, in 2 / x - 1", lambda: scaled_k(1)),
+    "Erfcx": ("(1 + x) erfcx(x) from 0 on, in (x - 3.75) / (x + 3.75)", lambda: fit(erfcx)),
+    "Erfcx32": ("the same for f32", lambda: fit(erfcx, SINGLE)),
+    "NormalTail": ("(1 + 0.75 x) e^(x² / 2) times the share beyond x, in (x - 5) / (x + 5)", lambda: fit(normal_tail)),
+    "Tanhshrink32": ("(x - tanh x) / x³ up to sqrt(2), in x² - 1, for f32", lambda: fit(tanhshrink, SINGLE)),
+    "Lgamma": ("log Gamma(x) / ((x - 1) (x - 2)) on [1, 3], in x - 2", lambda: fit(lgamma)),
+    "Digamma": ("psi(x) / (x - its zero) on [1, 2], in 2 x - 3", lambda: fit(digamma)),
+    **{f"Ai{'Slope' if d else ''}{part}": ("Chebyshev's polynomials, lowest first, of " + (what.replace("Ai", "Ai'") if d else what), lambda f=f: chebyshev(f)) for d in (0, 1) for part, what, f in (
         ("Low", "Ai on [-7, 1]", linear(lambda x, d=d: mp.airyai(x, derivative=d), -7, 1)),
         ("Near", "Ai on [-3, 1]", linear(lambda x, d=d: mp.airyai(x, derivative=d), -3, 1)),
         ("Middle", "the falling part of Ai on [1, 2.25]", linear(falls(d), 1, 2.25)),
@@ -141,29 +247,20 @@ TABLES = {
         ("Q", "zeta times the second part of the wave of Ai", airy_wave(d, True)))},
 }
 
-
-def coefficients(f, count):
-    angles = [PI * (k + mp.mpf(1) / 2) / count for k in range(count)]
-    values = [f(mp.cos(a)) for a in angles]
-    found = [2 * sum(v * mp.cos(j * a) for v, a in zip(values, angles)) / count for j in range(count)]
-    found[0] /= 2
-    most = max(abs(c) for c in found)
-    while abs(found[-1]) < most * mp.mpf(10) ** -18:
-        found.pop()
-    if len(found) > count - 3:
-        raise SystemExit(f"{count} points are not enough")
-    return found
-
-
-print("""// Chebyshev coefficients of special functions, written by tests/accuracy/make_special_fits.py.
+print("""// Polynomials of special functions, highest power first, written by tests/accuracy/make_special_fits.py.
 #pragma once
 
 namespace weft::ops {
 """)
-for name, (what, f) in TABLES.items():
+for name, (what, make) in TABLES.items():
+    found = make()
+    if not what.startswith("Chebyshev"):
+        found = found[::-1]
     print(f"// Coefficients of {what}.\ninline constexpr double k{name}[] = {{")
-    texts = [repr(float(c)) for c in coefficients(f, 64)]
+    texts = [repr(float(c)) for c in found]
     for i in range(0, len(texts), 4):
         print("    " + ", ".join(texts[i:i + 4]) + ("," if i + 4 < len(texts) else "};"))
     print()
+high = mp.mpf(float(ROOT))
+print(f"// The zero of the digamma function in two parts.\ninline constexpr double kDigammaZero = {float(high)!r}, kDigammaZeroRest = {float(ROOT - high)!r};\n")
 print("}  // namespace weft::ops")

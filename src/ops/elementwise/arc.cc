@@ -45,6 +45,7 @@ constinit const OpDef kOp_asin = Special({
     .expand = ExpandAnywhere<Asin, ComplexAsin>,
     .samples = kInside,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_acos = Special({
     .name = "weft.acos",
@@ -56,6 +57,7 @@ constinit const OpDef kOp_acos = Special({
     .expand = ExpandAnywhere<Acos, ComplexAcos>,
     .samples = kInside,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_atan = Special({
     .name = "weft.atan",
@@ -67,6 +69,7 @@ constinit const OpDef kOp_atan = Special({
     .expand = ExpandAnywhere<Atan, ComplexAtan>,
     .samples = kAll,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 
 }  // namespace weft::ops

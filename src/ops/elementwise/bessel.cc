@@ -1,7 +1,8 @@
-// bessel_i0e, bessel_i1e: modified Bessel functions of the first kind, times e^-|x|.
+// bessel_i0e, bessel_i1e: modified Bessel functions of the first kind, times e^-|x|, and the formula of these without the factor.
+#include <cmath>
+#include <limits>
 #include <span>
 
-#include "src/ops/elementwise/chebyshev.h"
 #include "src/ops/elementwise/special.h"
 #include "src/ops/elementwise/special_fits.h"
 
@@ -10,46 +11,12 @@ namespace {
 
 using namespace ir;
 
-// Chebyshev coefficients of i1e(x) / x on [0, 8] in x / 4 - 1, and of sqrt(x) i1e(x) from 8 on in 16 / x - 1, are those of
-// special_fits.h. f32 needs the first ones only.
-constexpr size_t kI1eNear32 = 17, kI1eFar32 = 8;
+// Up to here by the power series, all of whose terms are positive, and beyond by the scaled function's fit; f32 needs so many terms.
+constexpr double kNear = 4;
+constexpr size_t kTerms32 = 10;
 
-// The same of i0e(x) and of sqrt(x) i0e(x); made by interpolation of mpmath's function with 60 digits.
-constexpr double kI0eNear[] = {
-    0.33839763720473803,    -0.3046826723431984,     0.17162090152220877,    -0.09490109704804764,
-    0.04930528423967071,    -0.02373741480589947,    0.010546460394594998,   -0.004324309995050576,
-    0.0016394756169413357,  -0.0005763755745385824,  0.00018850288509584165, -5.754195010082104e-05,
-    1.6448448070728896e-05, -4.4167383584587505e-06, 1.1173875391201037e-06, -2.670793853940612e-07,
-    6.046995022541919e-08,  -1.300025009986248e-08,  2.6598237246823866e-09, -5.189795601635263e-10,
-    9.675809035373237e-11,  -1.726826291441556e-11,  2.95505266312964e-12,   -4.856446783111929e-13,
-    7.676185498604936e-14,  -1.1685332877993451e-14, 1.715391285555133e-15,  -2.431279846547955e-16,
-    3.3307945188222384e-17};
-constexpr double kI0eFar[] = {
-    0.4022452055070544,      0.0033691164782556943,   6.889758346916825e-05,   2.8913705208347567e-06,
-    2.0489185894690638e-07,  2.266668990498178e-08,   3.3962320257083865e-09,  4.94060238822497e-10,
-    1.1889147107846439e-11,  -3.1499165279632416e-11, -1.3215811840447713e-11, -1.7941785315068062e-12,
-    7.180124451383666e-13,   3.8527783827421426e-13,  1.54008621752141e-14,    -4.150569347287222e-14,
-    -9.554846698828307e-15,  3.8116806693526224e-15,  1.7725601330565263e-15,  -3.425485619677219e-16,
-    -2.8276239805165836e-16, 3.461222867697461e-17,   4.46562142029676e-17,    -4.830504485944182e-18};
-constexpr size_t kI0eNear32 = 19, kI0eFar32 = 8;
-
-struct Fit {
-  std::span<const double> near, far;
-  size_t near32, far32;  // so many of them in f32
-};
-constexpr Fit kI0e = {kI0eNear, kI0eFar, kI0eNear32, kI0eFar32}, kI1e = {kI1eNear, kI1eFar, kI1eNear32, kI1eFar32};
-
-// Computes the function of a = |x| by its two fits, up to 8 and beyond; `times` multiplies the first by a.
-Value OfSize(Builder& b, const Value& a, const Fit& fit, bool times) {
-  const bool wide = a.dtype() == DType::kF64;
-  Value small = ChebyshevSeries(b, Add(b, Mul(b, a, 0.25), -1), wide ? fit.near : fit.near.first(fit.near32));
-  if (times) small = Mul(b, small, a);
-  const Value far = ChebyshevSeries(b, Add(b, Div(b, 16, a), -1), wide ? fit.far : fit.far.first(fit.far32));
-  return Select(b, Compare(b, Direction::kLe, a, 8), small, Div(b, far, Sqrt(b, a)));
-}
-
-Value I0e(Builder& b, const Value& x) { return OfSize(b, Abs(b, x), kI0e, false); }
-Value I1e(Builder& b, const Value& x) { return Mul(b, Unary(b, kOp_sign, x), OfSize(b, Abs(b, x), kI1e, true)); }
+Value I0e(Builder& b, const Value& x) { return ModifiedBessel(b, x, 0, true); }
+Value I1e(Builder& b, const Value& x) { return ModifiedBessel(b, x, 1, true); }
 
 // Both turn at 0, where the mean of the slopes on its sides stands, as in JAX.
 Value I0eSlope(Builder& b, const Value& x, const Value& y) {
@@ -68,6 +35,30 @@ constexpr Tolerance kTolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 
 
 }  // namespace
 
+Value ModifiedBessel(Builder& b, const Value& x, int order, bool scaled) {
+  const bool wide = x.dtype() == DType::kF64;
+  const auto terms = order == 0 ? std::span<const double>(kI0Near) : std::span<const double>(kI1Near);
+  const auto wide_fit = order == 0 ? std::span<const double>(kI0Far) : std::span<const double>(kI1Far);
+  const auto fit = order == 0 ? std::span<const double>(kI0Far32) : std::span<const double>(kI1Far32);
+  const Value a = Abs(b, x), near = Compare(b, Direction::kLe, a, kNear);
+  const Value held = Select(b, near, a, FullLike(b, a, 1)), beyond = Select(b, near, FullLike(b, a, kNear), a);
+  Value small = Polynomial(b, Mul(b, Square(b, held), 0.25), wide ? terms : terms.last(kTerms32));
+  if (order == 1) small = Mul(b, held, small);
+  Value far = Polynomial(b, Add(b, Div(b, 2 * kNear, beyond), -1), wide ? wide_fit : fit);
+  far = Div(b, far, Sqrt(b, beyond));
+  if (scaled) {
+    small = Mul(b, small, Exp(b, Neg(b, held)));
+  } else {
+    // A large exponential in two parts, of which neither is infinite where the product is not; the other part is 1 elsewhere.
+    const Value large = Compare(b, Direction::kGt, beyond, wide ? 700 : 80), one = FullLike(b, a, 1);
+    const Value less = Exp(b, Select(b, large, Add(b, beyond, -8), beyond));
+    const Value product = Mul(b, Mul(b, less, far), Select(b, large, FullLike(b, a, std::exp(8.0)), one));
+    far = Select(b, Compare(b, Direction::kEq, a, std::numeric_limits<double>::infinity()), a, product);
+  }
+  const Value y = Select(b, near, small, far);
+  return order == 0 ? y : Mul(b, Unary(b, kOp_sign, x), y);
+}
+
 Value FirstOverX(Builder& b, const Value& x, bool modified) {
   constexpr double kTerms[] = {1.0 / 5760, 1.0 / 288, 1.0 / 24, 1.0 / 4};  // 1 / (2 k! (k + 1)!), of k from 4 down to 1
   const Value q = Mul(b, Square(b, x), modified ? 0.25 : -0.25);
@@ -85,6 +76,7 @@ constinit const OpDef kOp_bessel_i0e = Special({
     .expand = ExpandUnary<I0e>,
     .samples = kSamples,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_bessel_i1e = Special({
     .name = "weft.bessel_i1e",
@@ -95,6 +87,7 @@ constinit const OpDef kOp_bessel_i1e = Special({
     .expand = ExpandUnary<I1e>,
     .samples = kSamples,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 
 }  // namespace weft::ops

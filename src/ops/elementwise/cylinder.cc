@@ -1,6 +1,8 @@
 // Bessel functions of orders 0 and 1: j0 j1 y0 y1 i0 i1 k0 k1, and k0e k1e, which are k0 and k1 times e^x. All in f64.
 #include <limits>
 #include <numbers>
+#include <span>
+#include <vector>
 
 #include "src/ops/elementwise/chebyshev.h"
 #include "src/ops/elementwise/in_double.h"
@@ -15,93 +17,100 @@ using namespace ir;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-// Where the fits of J and Y, and those of K, meet.
-constexpr double kWaves = 8, kDecay = 2;
+// Where the power series of J and Y end and their waves begin, and where the power series of K ends.
+constexpr double kLow = 2.1, kWaves = 7.9, kDecay = 1;
+
+using Fit = std::span<const double>;
 
 Value Sin(Builder& b, const Value& x) { return Unary(b, kOp_sin, x); }
 Value Cos(Builder& b, const Value& x) { return Unary(b, kOp_cos, x); }
-// The fits up to a size are in 2 x² / size² - 1.
-Value Inside(Builder& b, const Value& x, double size) { return Add(b, Mul(b, Square(b, x), 2 / (size * size)), -1); }
+Value Quarter(Builder& b, const Value& x) { return Mul(b, Square(b, x), 0.25); }
 Value Within(Builder& b, const Value& a, double size) { return Compare(b, Direction::kLe, a, size); }
 Value Held(Builder& b, const Value& where, const Value& x, double otherwise) {
   return Select(b, where, x, FullLike(b, x, otherwise));
 }
 
-// From 8 on J and Y are sqrt(2 / (π x)) times a wave of cos and sin of x - π / 4 (order 1: x - 3 π / 4), DLMF 10.17.
+// From 7.9 on J and Y are sqrt(2 / (π x)) times a wave of cos and sin of x - π / 4 (order 1: x - 3 π / 4), DLMF 10.17.
 template <int order, bool second>
 Value Wave(Builder& b, const Value& a) {
-  const Value t = Add(b, Div(b, 128, Square(b, a)), -1);
-  const Value p = ChebyshevSeries(b, t, order == 0 ? std::span<const double>(kP0Far) : std::span<const double>(kP1Far));
-  const Value q =
-      Div(b, ChebyshevSeries(b, t, order == 0 ? std::span<const double>(kQ0Far) : std::span<const double>(kQ1Far)), a);
+  const Value w = Square(b, Div(b, kWaves, a));
+  const Fit cosines = order == 0 ? Fit(kP0Far) : Fit(kP1Far);  // of which the last is 1
+  const Value p = Mul(b, w, Polynomial(b, w, cosines.first(cosines.size() - 1)));
+  const Value q = Div(b, Polynomial(b, w, order == 0 ? Fit(kQ0Far) : Fit(kQ1Far)), a);
   const Value sine = Sin(b, a), cosine = Cos(b, a);
   const Value sum = Add(b, sine, cosine), difference = Sub(b, sine, cosine);
   // Times sqrt(2): of order 0 cos is the sum and sin the difference; of order 1 cos is the difference and sin less the sum.
   const Value& c = order == 0 ? sum : difference;
   const Value s = order == 0 ? difference : Neg(b, sum);
-  const Value wave = second ? Add(b, Mul(b, p, s), Mul(b, q, c)) : Sub(b, Mul(b, p, c), Mul(b, q, s));
-  return Mul(b, wave, Rsqrt(b, Mul(b, a, std::numbers::pi)));
+  const Value& most = second ? s : c;
+  const Value rest = second ? Add(b, Mul(b, p, s), Mul(b, q, c)) : Sub(b, Mul(b, p, c), Mul(b, q, s));
+  const Value wave = Add(b, most, rest);
+  const Value root = Sqrt(b, Mul(b, a, std::numbers::pi / 4));  // π a may be infinite
+  return Select(b, Compare(b, Direction::kEq, a, kInf), FullLike(b, a, 0), Div(b, Mul(b, wave, 0.5), root));
+}
+
+// The power series up to 2.1, its terms times a factor; of order 1 over x.
+template <int order>
+Value LowJ(Builder& b, const Value& low, double factor) {
+  const Fit terms = order == 0 ? Fit(kJ0Low) : Fit(kJ1Low);
+  std::vector<double> scaled(terms.begin(), terms.end());
+  for (double& term : scaled) term *= factor;
+  return Polynomial(b, Quarter(b, low), scaled);
+}
+
+// The function of a from its parts, of which the middle one is a fit in (a - 5) 11 / 32: no digits are lost in that.
+Value Joined(Builder& b, const Value& a, const Value& low, Fit middle, const Value& far) {
+  const Value between = Held(b, And(b, Compare(b, Direction::kGt, a, kLow), Within(b, a, kWaves)), a, 5);
+  const Value fit = ChebyshevSeries(b, Mul(b, Add(b, between, -5), 11.0 / 32), middle);
+  return Select(b, Within(b, a, kLow), low, Select(b, Within(b, a, kWaves), fit, far));
 }
 
 template <int order>
 Value J(Builder& b, const Value& x) {
-  const Value a = Abs(b, x), near = Within(b, a, kWaves);
-  const Value t = Inside(b, Held(b, near, a, 1), kWaves);
-  const Value small =
-      ChebyshevSeries(b, t, order == 0 ? std::span<const double>(kJ0Near) : std::span<const double>(kJ1Near));
-  Value far = Wave<order, false>(b, Held(b, Compare(b, Direction::kGt, a, kWaves), a, 9));
-  far = Select(b, Compare(b, Direction::kEq, a, kInf), FullLike(b, a, 0), far);
-  Value y;
-  if (order == 0) {
-    y = Select(b, near, small, far);
-  } else {
-    y = Select(b, near, Mul(b, x, small), Select(b, Compare(b, Direction::kLt, x, 0), Neg(b, far), far));
-  }
+  const Value a = Abs(b, x), held = Held(b, Within(b, a, kLow), a, 1);
+  Value low = LowJ<order>(b, held, 1);
+  if (order == 1) low = Mul(b, held, low);
+  const Value far = Wave<order, false>(b, Held(b, Compare(b, Direction::kGt, a, kWaves), a, 9));
+  Value y = Joined(b, a, low, order == 0 ? Fit(kJ0Middle) : Fit(kJ1Middle), far);
+  if (order == 1) y = Mul(b, Unary(b, kOp_sign, x), y);
   return Select(b, IsNan(b, x), x, y);
 }
 
 template <int order>
 Value Y(Builder& b, const Value& x) {
-  const Value near = Within(b, x, kWaves), above = Compare(b, Direction::kGt, x, 0);
-  const Value held = Held(b, And(b, near, above), x, 1), t = Inside(b, held, kWaves);
-  const Value fit =
-      ChebyshevSeries(b, t, order == 0 ? std::span<const double>(kY0Near) : std::span<const double>(kY1Near));
-  const Value log = Mul(b, Log(b, held), J<order>(b, held));
-  Value small;
-  if (order == 0) {
-    small = Add(b, Mul(b, log, 2 * std::numbers::inv_pi), fit);
-  } else {
-    small = Add(b, Mul(b, Sub(b, log, Div(b, 1, held)), 2 * std::numbers::inv_pi), Mul(b, fit, held));
-  }
-  Value far = Wave<order, true>(b, Held(b, Compare(b, Direction::kGt, x, kWaves), x, 9));
-  far = Select(b, Compare(b, Direction::kEq, x, kInf), FullLike(b, x, 0), far);
-  const Value y = Select(b, near, small, far);
+  const Value above = Compare(b, Direction::kGt, x, 0);
+  const Value held = Held(b, And(b, above, Within(b, x, kLow)), x, 1);
+  const Value log = Mul(b, Log(b, held), LowJ<order>(b, held, 2 * std::numbers::inv_pi));
+  const Value rest = Polynomial(b, Quarter(b, held), order == 0 ? Fit(kY0Low) : Fit(kY1Low));
+  Value low = Add(b, log, rest);
+  if (order == 1) low = Sub(b, Mul(b, held, low), Div(b, 2 * std::numbers::inv_pi, held));
+  const Value far = Wave<order, true>(b, Held(b, Compare(b, Direction::kGt, x, kWaves), x, 9));
+  const Value y = Joined(b, x, low, order == 0 ? Fit(kY0Middle) : Fit(kY1Middle), far);
   const Value end = Held(b, Compare(b, Direction::kEq, x, 0), FullLike(b, x, -kInf), kNan);
   return Select(b, above, y, end);
 }
 
-// In two halves of the exponential, of which neither is infinite where the product is not.
 template <int order>
 Value I(Builder& b, const Value& x) {
-  const Value half = Exp(b, Mul(b, Abs(b, x), 0.5));
-  const Value scaled = Unary(b, order == 0 ? kOp_bessel_i0e : kOp_bessel_i1e, x);
-  const Value y = Mul(b, Mul(b, half, scaled), half);
-  const Value far = order == 0 ? Abs(b, x) : x;
-  return Select(b, Compare(b, Direction::kEq, Abs(b, x), kInf), far, y);
+  return ModifiedBessel(b, x, order, false);
 }
+
+// Up to 1 by power series, of whose terms those of order 0 are all positive; DLMF 10.31. So many terms of I suffice there.
+constexpr size_t kTermsOfI = 11;
 
 template <int order, bool scaled>
 Value K(Builder& b, const Value& x) {
   const Value near = Within(b, x, kDecay), above = Compare(b, Direction::kGt, x, 0);
-  const Value held = Held(b, And(b, near, above), x, 1), t = Inside(b, held, kDecay);
-  const Value fit =
-      ChebyshevSeries(b, t, order == 0 ? std::span<const double>(kK0Near) : std::span<const double>(kK1Near));
-  const Value log = Mul(b, Log(b, Mul(b, held, 0.5)), I<order>(b, held));
-  Value small = order == 0 ? Sub(b, fit, log) : Add(b, Add(b, Div(b, 1, held), log), Mul(b, fit, held));
+  const Value held = Held(b, And(b, near, above), x, 1), quarter = Quarter(b, held);
+  const Value rest = Polynomial(b, quarter, order == 0 ? Fit(kK0Low) : Fit(kK1Low));
+  const Value other = Polynomial(b, quarter, (order == 0 ? Fit(kI0Near) : Fit(kI1Near)).last(kTermsOfI));
+  const Value log = Log(b, held);
+  const Value product = Mul(b, log, other);
+  Value small = Sub(b, rest, product);
+  if (order == 1) small = Div(b, Sub(b, 1, Mul(b, Square(b, held), small)), held);
   const Value beyond = Held(b, Compare(b, Direction::kGt, x, kDecay), x, 3);
-  const Value series = ChebyshevSeries(b, Add(b, Div(b, 4, beyond), -1),
-                                       order == 0 ? std::span<const double>(kK0Far) : std::span<const double>(kK1Far));
-  Value far = Mul(b, series, Rsqrt(b, beyond));
+  const Value fit = Polynomial(b, Add(b, Div(b, 2, beyond), -1), order == 0 ? Fit(kK0Far) : Fit(kK1Far));
+  Value far = Div(b, fit, Sqrt(b, beyond));
   if (scaled) {
     small = Mul(b, small, Exp(b, held));
   } else {
@@ -162,6 +171,7 @@ constinit const OpDef kOp_bessel_i0 = Special({
     .expand = ExpandUnary<InDouble<I<0>>>,
     .samples = kGrowing,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_bessel_i1 = Special({
     .name = "weft.bessel_i1",
@@ -172,6 +182,7 @@ constinit const OpDef kOp_bessel_i1 = Special({
     .expand = ExpandUnary<InDouble<I<1>>>,
     .samples = kGrowing,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_bessel_j0 = Special({
     .name = "weft.bessel_j0",
@@ -182,6 +193,7 @@ constinit const OpDef kOp_bessel_j0 = Special({
     .expand = ExpandUnary<InDouble<J<0>>>,
     .samples = kBoth,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_bessel_j1 = Special({
     .name = "weft.bessel_j1",
@@ -192,6 +204,7 @@ constinit const OpDef kOp_bessel_j1 = Special({
     .expand = ExpandUnary<InDouble<J<1>>>,
     .samples = kBoth,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_bessel_y0 = Special({
     .name = "weft.bessel_y0",
@@ -202,6 +215,7 @@ constinit const OpDef kOp_bessel_y0 = Special({
     .expand = ExpandUnary<InDouble<Y<0>>>,
     .samples = kAbove,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_bessel_y1 = Special({
     .name = "weft.bessel_y1",
@@ -212,6 +226,7 @@ constinit const OpDef kOp_bessel_y1 = Special({
     .expand = ExpandUnary<InDouble<Y<1>>>,
     .samples = kAbove,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_bessel_k0 = Special({
     .name = "weft.bessel_k0",
@@ -222,6 +237,7 @@ constinit const OpDef kOp_bessel_k0 = Special({
     .expand = ExpandUnary<InDouble<K<0, false>>>,
     .samples = kAbove,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_bessel_k1 = Special({
     .name = "weft.bessel_k1",
@@ -232,6 +248,7 @@ constinit const OpDef kOp_bessel_k1 = Special({
     .expand = ExpandUnary<InDouble<K<1, false>>>,
     .samples = kAbove,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_bessel_k0e = Special({
     .name = "weft.bessel_k0e",
@@ -242,6 +259,7 @@ constinit const OpDef kOp_bessel_k0e = Special({
     .expand = ExpandUnary<InDouble<K<0, true>>>,
     .samples = kAbove,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_bessel_k1e = Special({
     .name = "weft.bessel_k1e",
@@ -252,6 +270,7 @@ constinit const OpDef kOp_bessel_k1e = Special({
     .expand = ExpandUnary<InDouble<K<1, true>>>,
     .samples = kAbove,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 
 }  // namespace weft::ops

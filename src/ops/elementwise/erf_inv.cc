@@ -81,12 +81,31 @@ constexpr Sample kSamples[] = {kSmooth[0], kSmooth[1], kSmooth[2],
 
 }  // namespace
 
+// The numerator of kNear less sqrt(2 pi) times the denominator: sqrt(2 pi) q is the larger part of the quantile, which the quotient
+// of these corrects by a third at most.
+constexpr double kNearLess[] = {-10591.799914467878, -38582.56302587065, -31264.51210175284, -7253.142677013087,
+                                210.44949930412983,  249.0685673678939,  27.077876761339542, 0.8805045981653661};
+// The numerators of kFar and kFarthest less 1.25 r and 1.375 r times the denominators, likewise.
+constexpr double kFarLess[] = {-1.313437589555521e-09, 9.005065215378e-05,  0.002630324167749544,
+                               0.026253421515867605,   0.11204113086603323, 0.1728326170632498,
+                               -0.14976197220411483,   -0.7260454071189724, -0.5765628892503164};
+constexpr double kFarthestLess[] = {-2.810861767161167e-15, 5.575559106408668e-09, 7.513894878290674e-07,
+                                    3.378150773404395e-05,  0.0006688424750304365, 0.0060138766851451815,
+                                    0.01866432455913676,    -0.0350615089076152,   -0.21709535649889622};
+constexpr double kRootTwoPi = 2.5066282746310007, kRootTwoPiRest = -1.8328579980459167e-16;
+
 Value NormalQuantile(Builder& b, const Value& p) {
   const Value lower = Compare(b, Direction::kLt, p, 0.5), share = Select(b, lower, p, Sub(b, 1, p));
-  const Value q = Add(b, p, -0.5), near = Mul(b, q, Ratio(b, Sub(b, 0.180625, Square(b, q)), kNear));
+  const Value q = Add(b, p, -0.5), within = Sub(b, 0.180625, Square(b, q));
+  const Value quotient = Div(b, Polynomial(b, within, kNearLess), Polynomial(b, within, kNear[1]));
+  const Value near = Add(b, Mul(b, q, kRootTwoPi), Mul(b, q, Add(b, quotient, kRootTwoPiRest)));
   const Value r = Sqrt(b, Neg(b, Log(b, share)));
-  const Value far =
-      Select(b, Compare(b, Direction::kLe, r, 5), Ratio(b, Add(b, r, -1.6), kFar), Ratio(b, Add(b, r, -5), kFarthest));
+  const auto line = [&](double slope, double from, std::span<const double> over, std::span<const double> under) {
+    const Value off = Add(b, r, -from);
+    return Add(b, Mul(b, r, slope), Div(b, Polynomial(b, off, over), Polynomial(b, off, under)));
+  };
+  const Value far = Select(b, Compare(b, Direction::kLe, r, 5), line(1.25, 1.6, kFarLess, kFar[1]),
+                           line(1.375, 5, kFarthestLess, kFarthest[1]));
   const Value tail =
       Select(b, Compare(b, Direction::kEq, share, 0), FullLike(b, p, std::numeric_limits<double>::infinity()), far);
   const Value outer = Select(b, lower, Neg(b, tail), tail);

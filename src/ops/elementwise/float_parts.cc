@@ -298,6 +298,7 @@ constinit const OpDef kOp_ldexp = Broadcasting({
     .expand = ExpandLdexp,
     .samples = kLdexp,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 3e-2, .f16 = 4e-3},
+    .narrow_in_f64 = true,
 });
 
 }  // namespace weft::ops

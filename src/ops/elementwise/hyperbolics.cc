@@ -64,6 +64,7 @@ constinit const OpDef kOp_sinh = Special({
     .expand = ExpandAnywhere<Sinh, ComplexSinh>,
     .samples = kAll,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_cosh = Special({
     .name = "weft.cosh",
@@ -75,6 +76,7 @@ constinit const OpDef kOp_cosh = Special({
     .expand = ExpandAnywhere<Cosh, ComplexCosh>,
     .samples = kAll,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_asinh = Special({
     .name = "weft.asinh",
@@ -86,6 +88,7 @@ constinit const OpDef kOp_asinh = Special({
     .expand = ExpandAnywhere<Asinh, ComplexAsinh>,
     .samples = kAll,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_acosh = Special({
     .name = "weft.acosh",
@@ -97,6 +100,7 @@ constinit const OpDef kOp_acosh = Special({
     .expand = ExpandAnywhere<Acosh, ComplexAcosh>,
     .samples = kAbove,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_atanh = Special({
     .name = "weft.atanh",
@@ -108,6 +112,7 @@ constinit const OpDef kOp_atanh = Special({
     .expand = ExpandAnywhere<Atanh, ComplexAtanh>,
     .samples = kInside,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 
 }  // namespace weft::ops

@@ -36,7 +36,7 @@ Value Density(Builder& b, const Value& a, const Value& x) {
   const Value few = Select(b, large, FullLike(b, a, 1), a);
   const Value direct = Exp(b, Sub(b, Sub(b, Mul(b, few, Log(b, x)), x), Unary(b, kOp_lgamma, few)));
   const Value many = Only(b, large, a, 10), t = Div(b, Sub(b, x, many), many);
-  const Value power = Exp(b, Sub(b, Mul(b, many, Log1pLess(b, t)), Binet(b, many)));
+  const Value power = Exp(b, Sub(b, Mul(b, many, Log1pLess(b, t, Div(b, x, many))), Binet(b, many)));
   const Value root = Sqrt(b, Mul(b, many, 0.5 * std::numbers::inv_pi));
   return Select(b, large, Mul(b, root, power), direct);
 }
@@ -244,6 +244,7 @@ constinit const OpDef kOp_igamma = Special({
     .expand = ExpandBinary<Expansion<false>>,
     .samples = kSamples,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_igammac = Special({
     .name = "weft.igammac",
@@ -257,6 +258,7 @@ constinit const OpDef kOp_igammac = Special({
     .expand = ExpandBinary<Expansion<true>>,
     .samples = kSamples,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 
 // The growth of the logarithm of a gamma number with alpha, the share of the distribution below it held.

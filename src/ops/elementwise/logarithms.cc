@@ -41,8 +41,8 @@ Value HeldToEps(Builder& b, const Value& x, const Attrs& attrs) {
 absl::Status ExpandLogit(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   const Value x = HeldToEps(b, call.operands[0], call.attrs), rest = Sub(b, 1, x);
-  const Value more = Div(b, Add(b, x, Add(b, x, -1)), rest);
-  const Value near = Compare(b, Direction::kLt, Abs(b, Add(b, x, -0.5)), 0.2);
+  const Value off = Add(b, x, -0.5), more = Div(b, Mul(b, off, 2), rest);
+  const Value near = Compare(b, Direction::kLt, Abs(b, off), 0.2);
   results[0] = Select(b, near, Unary(b, kOp_log1p, more), Log(b, Div(b, x, rest)));
   return absl::OkStatus();
 }
@@ -72,19 +72,28 @@ Value TimesLog(Builder& b, const Value& x, const Value& y) {
 Value Entr(Builder& b, const Value& x) {
   const Value positive = Compare(b, Direction::kGt, x, 0), negative = Compare(b, Direction::kLt, x, 0);
   const Value inside = Neg(b, Mul(b, x, Log(b, Select(b, positive, x, FullLike(b, x, 1)))));
-  return Select(b, negative, FullLike(b, x, -kInf), inside);
+  const Value rest = Select(b, Compare(b, Direction::kEq, x, 0), FullLike(b, x, 0), inside);
+  return Select(b, negative, FullLike(b, x, -kInf), rest);
 }
 Value EntrSlope(Builder& b, const Value& x, const Value&) { return Sub(b, -1, Log(b, x)); }
 
 // --- sums of exponentials
 
+// The larger one and log(1 + exp(smaller - larger)). What the difference's rounding loses is added, since exp makes much of it.
 template <const OpDef& exp>
 Value LogAdd(Builder& b, const Value& x, const Value& y, double unit) {
-  const Value distance = Abs(b, Sub(b, x, y)), more = Unary(b, kOp_log1p, Unary(b, exp, Neg(b, distance)));
+  const Value most = Maximum(b, x, y), least = Minimum(b, x, y), difference = Sub(b, least, most);
+  const Value kept =
+      Add(b, difference, most);  // Knuth's sum without error, of the smaller one and the larger one's negative
+  const Value lost = Sub(b, Sub(b, least, kept), Sub(b, most, Sub(b, kept, difference)));
+  const Value share = Unary(b, exp, difference), small = Mul(b, lost, unit);
+  // Infinite operands lose NaN.
+  const Value more =
+      Unary(b, kOp_log1p, Select(b, Unary(b, kOp_is_finite, lost), Add(b, share, Mul(b, share, small)), share));
   // The distance of equal infinities is NaN.
   const Value equal = Compare(b, Direction::kEq, x, y);
   const Value added = Select(b, equal, FullLike(b, x, std::numbers::ln2), more);
-  return Add(b, Maximum(b, x, y), unit == 1 ? added : Mul(b, added, 1 / unit));
+  return Add(b, most, unit == 1 ? added : Mul(b, added, 1 / unit));
 }
 Value Logaddexp(Builder& b, const Value& x, const Value& y) { return LogAdd<kOp_exp>(b, x, y, 1); }
 Value Logaddexp2(Builder& b, const Value& x, const Value& y) { return LogAdd<kOp_exp2>(b, x, y, std::numbers::ln2); }
@@ -128,12 +137,15 @@ absl::Status HypotGradient(const GradCall& call, std::span<Value> grads) {
   return absl::OkStatus();
 }
 
-// --- sinc
+// --- sinc: of whole numbers exactly 0, since the sine is taken of pi times the distance from the nearest one
 
 Value Sinc(Builder& b, const Value& x) {
-  const Value origin = Compare(b, Direction::kEq, x, 0),
-              z = Mul(b, Select(b, origin, FullLike(b, x, 1), x), std::numbers::pi);
-  return Select(b, origin, FullLike(b, x, 1), Div(b, Unary(b, kOp_sin, z), z));
+  const Value origin = Compare(b, Direction::kEq, x, 0), held = Select(b, origin, FullLike(b, x, 1), x);
+  const Value whole = Unary(b, kOp_round, held), half = Mul(b, whole, 0.5);
+  const Value sine = Unary(b, kOp_sin, Mul(b, Sub(b, held, whole), std::numbers::pi));
+  const Value odd = Compare(b, Direction::kNe, half, Unary(b, kOp_floor, half));
+  const Value quotient = Div(b, Select(b, odd, Neg(b, sine), sine), Mul(b, held, std::numbers::pi));
+  return Select(b, origin, FullLike(b, x, 1), quotient);
 }
 // (cos(z) - sinc(x)) / x; near 0, where that cancels, by the series of it in z = pi x. (2 k) (-1)^k / (2 k + 1)!, highest
 // first.
@@ -172,6 +184,7 @@ constinit const OpDef kOp_log10 = Formula({
     .expand = ExpandUnary<Log10>,
     .samples = kPositive,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_logit = Special({
     .name = "weft.logit",
@@ -186,6 +199,7 @@ constinit const OpDef kOp_logit = Special({
     .expand = ExpandLogit,
     .samples = kShares,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_xlogy = Broadcasting({
     .name = "weft.xlogy",
@@ -197,6 +211,7 @@ constinit const OpDef kOp_xlogy = Broadcasting({
     .expand = ExpandBinary<TimesLog<kOp_log, 1>>,
     .samples = kTwo,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_xlog1py = Broadcasting({
     .name = "weft.xlog1py",
@@ -208,6 +223,7 @@ constinit const OpDef kOp_xlog1py = Broadcasting({
     .expand = ExpandBinary<TimesLog<kOp_log1p, 0>>,
     .samples = kTwo,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_entr = Special({
     .name = "weft.entr",
@@ -218,6 +234,7 @@ constinit const OpDef kOp_entr = Special({
     .expand = ExpandUnary<Entr>,
     .samples = kPositive,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_logaddexp = Special({
     .name = "weft.logaddexp",
@@ -230,6 +247,7 @@ constinit const OpDef kOp_logaddexp = Special({
     .expand = ExpandBinary<Logaddexp>,
     .samples = kTwo,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_logaddexp2 = Special({
     .name = "weft.logaddexp2",
@@ -242,6 +260,7 @@ constinit const OpDef kOp_logaddexp2 = Special({
     .expand = ExpandBinary<Logaddexp2>,
     .samples = kTwo,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_hypot = Special({
     .name = "weft.hypot",
@@ -256,6 +275,7 @@ constinit const OpDef kOp_hypot = Special({
     .expand = ExpandBinary<Hypot>,
     .samples = kTwo,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_sinc = Special({
     .name = "weft.sinc",
@@ -266,6 +286,7 @@ constinit const OpDef kOp_sinc = Special({
     .expand = ExpandUnary<Sinc>,
     .samples = kAll,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 
 }  // namespace weft::ops

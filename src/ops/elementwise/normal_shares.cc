@@ -2,7 +2,6 @@
 #include <limits>
 #include <numbers>
 
-#include "src/ops/elementwise/chebyshev.h"
 #include "src/ops/elementwise/in_double.h"
 #include "src/ops/elementwise/special.h"
 #include "src/ops/elementwise/special_fits.h"
@@ -15,32 +14,22 @@ using namespace ir;
 
 constexpr double kRootTwo = std::numbers::sqrt2, kInvRootPi = std::numbers::inv_sqrtpi;
 
-// For a negative number it is 2 e^(x²) - erfcx(-x). The argument of the fit is 1 - 7.5 / (a + 3.75), which is 1 at infinity. Shepherd,
-// Laframboise, Chebyshev approximation of (1 + 2 x) exp(x²) erfc(x) (1981).
-Value Erfcx(Builder& b, const Value& x) {
-  const Value a = Abs(b, x);
-  const Value t = Sub(b, 1, Div(b, 7.5, Add(b, a, 3.75)));
-  const Value right = Div(b, ChebyshevSeries(b, t, kErfcx), Add(b, Mul(b, a, 2), 1));
-  const Value negative = Compare(b, Direction::kLt, x, 0);
-  const Value bell = Exp(b, Square(b, Select(b, negative, x, FullLike(b, x, 0))));
-  return Select(b, negative, Sub(b, Mul(b, bell, 2), right), right);
+// e^(a² / 2) times the share beyond a >= 0, as erfcx: by (1 + 0.75 a) times it, which has nearly no slope at 0.
+Value ScaledTail(Builder& b, const Value& a) {
+  const Value t = Sub(b, 1, Div(b, 10, Add(b, a, 5)));
+  return Div(b, Polynomial(b, t, kNormalTail), Add(b, Mul(b, a, 0.75), 1));
 }
-
-// The share beyond |x|: erfcx(|x| / sqrt(2)) e^(-x² / 2) / 2, and what that leaves.
-Value Tail(Builder& b, const Value& a) {
-  const Value bell = Exp(b, Mul(b, Square(b, a), -0.5));
-  return Mul(b, Mul(b, Erfcx(b, Mul(b, a, 1 / kRootTwo)), bell), 0.5);
-}
+// e^(-a² / 2), 0 from 40 on.
+Value TailBell(Builder& b, const Value& a) { return ExpOfSquare(b, Minimum(b, a, FullLike(b, a, 40)), -0.5); }
 Value Ndtr(Builder& b, const Value& x) {
-  const Value tail = Tail(b, Abs(b, x));
+  const Value a = Abs(b, x), tail = Mul(b, ScaledTail(b, a), TailBell(b, a));
   return Select(b, Compare(b, Direction::kLt, x, 0), tail, Sub(b, 1, tail));
 }
 Value LogNdtr(Builder& b, const Value& x) {
-  const Value left = Compare(b, Direction::kLt, x, -1), a = Neg(b, Select(b, left, x, FullLike(b, x, -1)));
-  const Value low = Sub(b, Log(b, Mul(b, Erfcx(b, Mul(b, a, 1 / kRootTwo)), 0.5)), Mul(b, Square(b, a), 0.5));
-  const Value held = Select(b, left, FullLike(b, x, 0), x), tail = Tail(b, Abs(b, held));
-  const Value upper = Select(b, Compare(b, Direction::kLt, held, 0), Sub(b, 1, tail), tail);
-  return Select(b, left, low, Unary(b, kOp_log1p, Neg(b, upper)));
+  const Value a = Abs(b, x), scaled = ScaledTail(b, a);
+  const Value low = Sub(b, Log(b, scaled), Mul(b, Mul(b, a, 0.5), a));
+  const Value high = Unary(b, kOp_log1p, Neg(b, Mul(b, scaled, TailBell(b, a))));
+  return Select(b, Compare(b, Direction::kLt, x, 0), low, high);
 }
 
 // 2 x erfcx(x) - 2 / sqrt(π), whose terms cancel where x is large: there by the series of erfcx, DLMF 7.12.1.
@@ -87,9 +76,10 @@ constinit const OpDef kOp_erfcx = Special({
     .doc = "Elementwise scaled complementary error function e^(x²) erfc(x).",
     .example = "y = wf_erfcx(s, x);",
     .gradient = GradientUnary<ErfcxSlope>,
-    .expand = ExpandUnary<InDouble<Erfcx>>,
+    .expand = ExpandUnary<InDouble<ErfcxOf>>,
     .samples = kAnywhere,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_ndtr = Special({
     .name = "weft.ndtr",
@@ -100,6 +90,7 @@ constinit const OpDef kOp_ndtr = Special({
     .expand = ExpandUnary<InDouble<Ndtr>>,
     .samples = kAnywhere,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_log_ndtr = Special({
     .name = "weft.log_ndtr",
@@ -110,6 +101,7 @@ constinit const OpDef kOp_log_ndtr = Special({
     .expand = ExpandUnary<InDouble<LogNdtr>>,
     .samples = kAnywhere,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_ndtri = Special({
     .name = "weft.ndtri",
@@ -122,6 +114,7 @@ constinit const OpDef kOp_ndtri = Special({
     .expand = ExpandUnary<InDouble<NormalQuantile>>,
     .samples = kShares,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 
 }  // namespace weft::ops

@@ -93,9 +93,18 @@ inline ir::Value NoSlope(ir::Builder& b, const ir::Value& taken, const ir::Value
   return Mul(b, g, Select(b, taken, FullLike(b, g, std::numeric_limits<double>::quiet_NaN()), FullLike(b, g, 0)));
 }
 
+// The modified Bessel function of the first kind of order 0 or 1, of f32 or f64; times e^-|x| where it is `scaled`.
+ir::Value ModifiedBessel(ir::Builder& b, const ir::Value& x, int order, bool scaled);
+
 // I1(x) / x, or J1(x) / x, of |x| below kNearOrigin: by their series, since the slopes of a quotient cancel there.
 inline constexpr double kNearOrigin = 0.1;
 ir::Value FirstOverX(ir::Builder& b, const ir::Value& x, bool modified);
+
+// e^(factor x²), factor a power of two with a sign, without the rounding of the square, of f32 or f64.
+ir::Value ExpOfSquare(ir::Builder& b, const ir::Value& x, double factor);
+// e^(x²) erfc(x), and the same of a >= 0, both of f64.
+ir::Value ErfcxOf(ir::Builder& b, const ir::Value& x);
+ir::Value ErfcxAbove(ir::Builder& b, const ir::Value& a);
 
 // 2 / sqrt(pi) e^(-x²), erf's slope; its own slopes are 0 at infinity, too.
 ir::Value Bell(ir::Builder& b, const ir::Value& x);

@@ -5,8 +5,9 @@
 
 namespace weft::ops {
 
-// log(1 + t) - t, to full accuracy near 0: of s = t / (2 + t) log(1 + t) is 2 (s + s³ / 3 + s⁵ / 5 + …) and t is 2 s / (1 - s).
-inline ir::Value Log1pLess(ir::Builder& b, const ir::Value& t) {
+// log(1 + t) - t, to full accuracy near 0: of s = t / (2 + t) log(1 + t) is 2 (s + s³ / 3 + s⁵ / 5 + …) and t is 2 s / (1 - s). `whole`,
+// where it is given, is 1 + t, which t no longer says near -1.
+inline ir::Value Log1pLess(ir::Builder& b, const ir::Value& t, const ir::Value& whole = {}) {
   constexpr double kTerms[] = {1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13,
                                1.0 / 11, 1.0 / 9,  1.0 / 7,  1.0 / 5,  1.0 / 3};
   const ir::Value near = Compare(b, Direction::kLt, Abs(b, t), 0.3);
@@ -14,7 +15,7 @@ inline ir::Value Log1pLess(ir::Builder& b, const ir::Value& t) {
   const ir::Value s = Div(b, held, Add(b, held, 2)), square = Square(b, s);
   const ir::Value first = Div(b, Mul(b, square, -2), Sub(b, 1, s));
   const ir::Value rest = Mul(b, Mul(b, Mul(b, square, s), Polynomial(b, square, kTerms)), 2);
-  return Select(b, near, Add(b, first, rest), Sub(b, Unary(b, kOp_log1p, t), t));
+  return Select(b, near, Add(b, first, rest), Sub(b, whole ? Log(b, whole) : Unary(b, kOp_log1p, t), t));
 }
 
 // log Γ(z) - ((z - 1/2) log z - z + log(2π) / 2), Binet's function, by its continued fraction: DLMF 5.10.1. Within 1e-16 from 8 on

@@ -4,6 +4,7 @@
 
 #include "src/ops/axes.h"
 #include "src/ops/elementwise/special.h"
+#include "src/ops/elementwise/special_fits.h"
 #include "src/ops/nan.h"
 
 namespace weft::ops {
@@ -127,9 +128,16 @@ Value Prelu(Builder& b, const Value& x, const Value& weight) {
 }
 
 // x tanh(softplus(x)), whose slope is t + x (1 - t²) sigmoid(x).
+// With e = e^x, w = e (e + 2) and d = w + 2 the tanh is w / d, from 20 on 1, and e (1 - e (e + 1) / d), which x < -1 goes by. Below -64 e may
+// be a subnormal number where x e is none: there x e^(x + 32) goes first, and the rest of the factor is 1.
 Value Mish(Builder& b, const Value& x) {
-  const Value held = Maximum(b, x, FullLike(b, x, -1000));
-  return Mul(b, held, Tanh(b, Unary(b, kOp_softplus, held)));
+  const Value held = Maximum(b, x, FullLike(b, x, -1000)), far = Compare(b, Direction::kLt, x, -64);
+  const Value raised = Select(b, far, Add(b, held, 32), Minimum(b, held, FullLike(b, x, 20)));
+  const Value e = Exp(b, raised), near = Select(b, far, FullLike(b, x, 0), e), square = Square(b, near);
+  const Value low = Mul(b, Mul(b, held, e), Select(b, far, FullLike(b, x, std::exp(-32.0)), FullLike(b, x, 1)));
+  const Value negative = Compare(b, Direction::kLt, x, -1), w = Add(b, square, Mul(b, near, 2));
+  const Value share = Div(b, Select(b, negative, Add(b, square, near), w), Add(b, w, 2));
+  return Mul(b, Select(b, negative, low, held), Select(b, negative, Sub(b, 1, share), share));
 }
 Value MishSlope(Builder& b, const Value& x, const Value&) {
   const Value held = ops::Held(b, x, 1000), t = Tanh(b, Unary(b, kOp_softplus, held));
@@ -142,7 +150,19 @@ Value Softsign(Builder& b, const Value& x) {
 }
 Value SoftsignSlope(Builder& b, const Value& x, const Value&) { return Square(b, Div(b, 1, Add(b, Abs(b, x), 1))); }
 
-Value Tanhshrink(Builder& b, const Value& x) { return Sub(b, x, Tanh(b, x)); }
+// Near 0, where the difference cancels, by (x - tanh x) / x³: of f64 the tenth convergent of tanh's continued fraction
+// x / (1 + x² / (3 + x² / (5 + …))), within 3e-18, of f32 a fit.
+constexpr double kShrinkOver[] = {65, 42900, 6891885, 349188840, 4583103525};
+constexpr double kShrinkUnder[] = {66, 45045, 7567560, 413513100, 6547290750, 13749310575};
+Value Tanhshrink(Builder& b, const Value& x) {
+  const bool wide = x.dtype() == DType::kF64;
+  const Value near = Compare(b, Direction::kLt, Abs(b, x), wide ? 1.5 : 1.4),
+              held = Select(b, near, x, FullLike(b, x, 0));
+  const Value square = Square(b, held);
+  const Value share = wide ? Div(b, Polynomial(b, square, kShrinkOver), Polynomial(b, square, kShrinkUnder))
+                           : Polynomial(b, Add(b, square, -1), kTanhshrink32);
+  return Select(b, near, Mul(b, Mul(b, held, square), share), Sub(b, x, Tanh(b, x)));
+}
 Value TanhshrinkSlope(Builder& b, const Value& x, const Value&) { return Square(b, Tanh(b, x)); }
 
 absl::Status InferGlu(const InferCall& call, Types* results) {
@@ -203,6 +223,7 @@ constinit const OpDef kOp_celu = Formula({
     .expand = ExpandCelu,
     .samples = kCelu,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_selu = Formula({
     .name = "weft.selu",
@@ -213,6 +234,7 @@ constinit const OpDef kOp_selu = Formula({
     .expand = ExpandUnary<Selu>,
     .samples = kAll,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_hardshrink = Formula({
     .name = "weft.hardshrink",
@@ -257,6 +279,7 @@ constinit const OpDef kOp_hardsigmoid = Formula({
     .expand = ExpandUnary<Hardsigmoid>,
     .samples = kAll,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_hardswish = Formula({
     .name = "weft.hardswish",
@@ -266,6 +289,7 @@ constinit const OpDef kOp_hardswish = Formula({
     .expand = ExpandUnary<Hardswish>,
     .samples = kAll,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_logsigmoid = Formula({
     .name = "weft.logsigmoid",
@@ -275,6 +299,7 @@ constinit const OpDef kOp_logsigmoid = Formula({
     .expand = ExpandUnary<Logsigmoid>,
     .samples = kAll,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_softplus_beta = Formula({
     .name = "weft.softplus_beta",
@@ -287,6 +312,7 @@ constinit const OpDef kOp_softplus_beta = Formula({
     .expand = ExpandSoftplus,
     .samples = kSoftplus,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_threshold = Formula({
     .name = "weft.threshold",
@@ -318,6 +344,7 @@ constinit const OpDef kOp_mish = Special({
     .expand = ExpandUnary<Mish>,
     .samples = kAll,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_softsign = Special({
     .name = "weft.softsign",
@@ -328,6 +355,7 @@ constinit const OpDef kOp_softsign = Special({
     .expand = ExpandUnary<Softsign>,
     .samples = kAll,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_tanhshrink = Special({
     .name = "weft.tanhshrink",
@@ -338,6 +366,7 @@ constinit const OpDef kOp_tanhshrink = Special({
     .expand = ExpandUnary<Tanhshrink>,
     .samples = kAll,
     .tolerance = kTolerance,
+    .narrow_in_f64 = true,
 });
 constinit const OpDef kOp_glu = Formula({
     .name = "weft.glu",
