@@ -1,269 +1,23 @@
 // How far every elementwise operation of floats is from the exact result, in ULPs of the result's type, as a user of the C API
 // gets it, on every instruction-set path of this machine. f32: all 2^32 inputs (2^27 pairs for two operands), judged by glibc's
 // double functions; f64: 10^8 points, judged by glibc's long double functions and the worst of them again by its _Float128
-// ones; bf16, f16: all 65,536 inputs, counted where they are not the exact result rounded once. `--markdown` writes
-// docs/accuracy.md.
-#include <math.h>
+// ones; bf16, f16: all 65,536 inputs, counted where they are not the exact result rounded once. What glibc has not is judged by
+// accuracy/special.h. `--markdown` writes the table of docs/accuracy.md.
 #include <weft.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <limits>
 #include <mutex>
 #include <random>
+#include <sstream>
 
+#include "accuracy/exact.h"
 #include "bench_util.h"
-
-// glibc's quad functions, which <math.h> hides from some compilers.
-extern "C" {
-#define WEFT_QUAD(name) __float128 name(__float128) noexcept;
-WEFT_QUAD(expf128) WEFT_QUAD(exp2f128) WEFT_QUAD(expm1f128) WEFT_QUAD(logf128) WEFT_QUAD(log2f128) WEFT_QUAD(log1pf128)
-WEFT_QUAD(tanhf128) WEFT_QUAD(erff128) WEFT_QUAD(erfcf128) WEFT_QUAD(sinf128) WEFT_QUAD(cosf128) WEFT_QUAD(tanf128)
-WEFT_QUAD(cbrtf128) WEFT_QUAD(sqrtf128)
-#undef WEFT_QUAD
-__float128 powf128(__float128, __float128) noexcept;
-__float128 atan2f128(__float128, __float128) noexcept;
-}
 
 namespace {
 
-using Quad = __float128;
+using namespace accuracy;
 
-// --- the judge: one formula in three widths -------------------------------------------------------------------------
-#define WEFT_MATH(name)                                                  \
-  double M_##name(double x) { return ::name(x); }                        \
-  long double M_##name(long double x) { return ::name##l(x); }           \
-  Quad M_##name(Quad x) { return ::name##f128(x); }
-WEFT_MATH(exp) WEFT_MATH(exp2) WEFT_MATH(expm1) WEFT_MATH(log) WEFT_MATH(log2) WEFT_MATH(log1p) WEFT_MATH(tanh)
-WEFT_MATH(erf) WEFT_MATH(erfc) WEFT_MATH(sin) WEFT_MATH(cos) WEFT_MATH(tan) WEFT_MATH(cbrt) WEFT_MATH(sqrt)
-#undef WEFT_MATH
-double M_pow(double x, double y) { return ::pow(x, y); }
-long double M_pow(long double x, long double y) { return ::powl(x, y); }
-Quad M_pow(Quad x, Quad y) { return ::powf128(x, y); }
-double M_atan2(double x, double y) { return ::atan2(x, y); }
-long double M_atan2(long double x, long double y) { return ::atan2l(x, y); }
-Quad M_atan2(Quad x, Quad y) { return ::atan2f128(x, y); }
-
-template <typename T>
-T Magnitude(T x) { return x < 0 ? -x : x; }
-// To 106 bits, in two halves.
-template <typename T>
-constexpr T kRootHalf = static_cast<T>(0x1.6a09e667f3bcdp-1) + static_cast<T>(-0x1.bdd3413b26456p-55);
-template <typename T>
-constexpr T kHalfRootPi = static_cast<T>(0x1.c5bf891b4ef6bp-1) + static_cast<T>(-0x1.618f13eb7ca89p-55);
-template <typename T>
-constexpr T kRoot8OverPi = static_cast<T>(0x1.9884533d43651p+0) + static_cast<T>(-0x1.cbc0d30ebfd15p-54);  // 2 sqrt(2 / pi)
-
-template <typename T>
-T Logistic(T x) {
-  const T e = M_exp(-Magnitude(x));
-  return x < 0 ? e / (1 + e) : 1 / (1 + e);
-}
-
-// The inverse through its inverse: Newton steps from what is judged, y, until the next would change less than 1e-12.
-template <typename T>
-T ErfInv(T x, double y) {
-  const T a = Magnitude(x);
-  if (!(a < 1)) return a == 1 ? x * std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
-  if (a < static_cast<T>(1e-18) || !(std::fabs(y) < 30)) return x * kHalfRootPi<T>;
-  T b = Magnitude(static_cast<T>(y)), step;
-  int steps = 0;
-  do {
-    const T error = a < static_cast<T>(0.5) ? M_erf(b) - a : (1 - a) - M_erfc(b);
-    step = error * kHalfRootPi<T> * M_exp(b * b);
-    b -= step;
-  } while (Magnitude(step) > b * static_cast<T>(1e-6) && ++steps < 8);
-  return x < 0 ? -b : b;
-}
-
-enum Function {
-  kAbs, kCbrt, kCeil, kCos, kErf, kErfInv, kExp, kExp2, kExpm1, kFloor, kLog, kLog1p, kLog2, kNeg, kRound, kRoundAway, kRsqrt,
-  kSigmoid, kSign, kSin, kSqrt, kSquare, kCube, kTan, kTanh, kTrunc, kElu, kGelu, kGeluTanh, kLeakyRelu, kRelu, kRelu6, kSilu,
-  kSoftplus, kStopGradient, kAdd, kAtan2, kDiv, kMul, kPow, kSub
-};
-
-// The exact result at (x, y); `got` is what is judged.
-template <typename T>
-T Exact(Function function, T x, T y, double got) {
-  switch (function) {
-    case kAbs: return Magnitude(x) + 0;
-    case kCbrt: return M_cbrt(x);
-    case kCeil: return ::ceil(static_cast<double>(x));  // exact in every type
-    case kCos: return M_cos(x);
-    case kErf: return M_erf(x);
-    case kErfInv: return ErfInv(x, got);
-    case kExp: return M_exp(x);
-    case kExp2: return M_exp2(x);
-    case kExpm1: return M_expm1(x);
-    case kFloor: return ::floor(static_cast<double>(x));
-    case kLog: return M_log(x);
-    case kLog1p: return M_log1p(x);
-    case kLog2: return M_log2(x);
-    case kNeg: return -x;
-    case kRound: return ::nearbyint(static_cast<double>(x));
-    case kRoundAway: return ::round(static_cast<double>(x));
-    case kRsqrt: return 1 / M_sqrt(x);
-    case kSigmoid: return Logistic(x);
-    case kSign: return x > 0 ? T(1) : x < 0 ? T(-1) : x;
-    case kSin: return M_sin(x);
-    case kSqrt: return M_sqrt(x);
-    case kSquare: return x * x;
-    case kCube: return x * x * x;
-    case kTan: return M_tan(x);
-    case kTanh: return M_tanh(x);
-    case kTrunc: return ::trunc(static_cast<double>(x));
-    case kElu: return x > 0 ? x : M_expm1(x);
-    case kGelu: return x * M_erfc(-x * kRootHalf<T>) / 2;
-    case kGeluTanh: return x * Logistic(kRoot8OverPi<T> * (x + (static_cast<T>(44715) / 1000000) * x * x * x));
-    case kLeakyRelu: return x > 0 ? x : x * 0.01;
-    case kRelu: return x > 0 || x != x ? x : T(0);  // of two zeros the positive one
-    case kRelu6: return x > 6 ? T(6) : x > 0 || x != x ? x : T(0);
-    case kSilu: {
-      const T e = M_exp(-Magnitude(x));
-      return x < 0 ? x * e / (1 + e) : x / (1 + e);
-    }
-    case kSoftplus: return (x > 0 ? x : T(0)) + M_log1p(M_exp(-Magnitude(x)));
-    case kStopGradient: return x;
-    case kAdd: return x + y;
-    case kAtan2: return M_atan2(x, y);
-    case kDiv: return x / y;
-    case kMul: return x * y;
-    case kPow: return M_pow(x, y);
-    case kSub: return x - y;
-  }
-  return x;
-}
-
-// --- what is judged -------------------------------------------------------------------------------------------------
-struct Op {
-  const char* name;       // of weft_op_apply
-  const char* attribute;  // "form=tanh"; empty: none
-  Function function;
-  double f32, f64;        // bounds in ULPs; 0.5: correctly rounded
-  double low, high;       // where half of the f64 points lie
-  int operands = 1;
-};
-constexpr Op kOps[] = {
-    {"abs", "", kAbs, 0, 0, -2, 2},
-    {"cbrt", "", kCbrt, 1, 1.5, -100, 100},
-    {"ceil", "", kCeil, 0, 0, -100, 100},
-    {"cos", "", kCos, 1, 1, -100, 100},
-    {"erf", "", kErf, 1.5, 1.5, -6, 6},
-    {"erf_inv", "", kErfInv, 2, 2, -1, 1},
-    {"exp", "", kExp, 1, 1, -745, 710},
-    {"exp2", "", kExp2, 1, 1, -1075, 1025},
-    {"expm1", "", kExpm1, 1, 1, -40, 710},
-    {"floor", "", kFloor, 0, 0, -100, 100},
-    {"log", "", kLog, 1, 1, 0, 4},
-    {"log1p", "", kLog1p, 1, 1, -1, 4},
-    {"log2", "", kLog2, 1, 1, 0, 4},
-    {"neg", "", kNeg, 0, 0, -2, 2},
-    {"round", "", kRound, 0, 0, -100, 100},
-    {"round_away", "", kRoundAway, 0, 0, -100, 100},
-    {"rsqrt", "", kRsqrt, 1.5, 1.5, 0, 100},
-    {"sigmoid", "", kSigmoid, 2, 2, -710, 40},
-    {"sign", "", kSign, 0, 0, -2, 2},
-    {"sin", "", kSin, 1, 1, -100, 100},
-    {"sqrt", "", kSqrt, 0.5, 0.5, 0, 100},
-    {"square", "", kSquare, 0.5, 0.5, -100, 100},
-    {"integer_pow", "exponent=3", kCube, 1.5, 1.5, -100, 100},
-    {"tan", "", kTan, 1.5, 1, -100, 100},
-    {"tanh", "", kTanh, 2, 2, -20, 20},
-    {"trunc", "", kTrunc, 0, 0, -100, 100},
-    {"elu", "", kElu, 1, 1, -40, 40},
-    {"gelu", "", kGelu, 2, 2, -38, 8},
-    {"gelu", "form=tanh", kGeluTanh, 2, 2, -22, 8},
-    {"leaky_relu", "", kLeakyRelu, 1.5, 1, -100, 100},
-    {"relu", "", kRelu, 0, 0, -2, 2},
-    {"relu6", "", kRelu6, 0, 0, -10, 10},
-    {"silu", "", kSilu, 2, 2, -745, 40},
-    {"softplus", "", kSoftplus, 2, 2, -745, 40},
-    {"stop_gradient", "", kStopGradient, 0, 0, -2, 2},
-    {"add", "", kAdd, 0.5, 0.5, -100, 100, 2},
-    {"atan2", "", kAtan2, 1, 1, -100, 100, 2},
-    {"div", "", kDiv, 0.5, 0.5, -100, 100, 2},
-    {"mul", "", kMul, 0.5, 0.5, -100, 100, 2},
-    {"pow", "", kPow, 1, 1, 0, 40, 2},
-    {"sub", "", kSub, 0.5, 0.5, -100, 100, 2},
-};
-
-std::string Title(const Op& op) { return op.attribute[0] == 0 ? op.name : std::string(op.name) + " " + op.attribute; }
-
-// --- element types --------------------------------------------------------------------------------------------------
-struct Format {
-  const char* name;
-  weft_dtype dtype;
-  int bytes, digits, min_exponent, max_exponent;  // 2^min is the smallest normal number, 2^max is past the largest
-};
-constexpr Format kFormats[] = {{"f32", WEFT_F32, 4, 24, -126, 128},
-                               {"f64", WEFT_F64, 8, 53, -1022, 1024},
-                               {"bf16", WEFT_BF16, 2, 8, -126, 128},
-                               {"f16", WEFT_F16, 2, 11, -14, 16}};
-
-// With sizes that the compiler knows: a call of memcpy costs more than most functions here.
-inline uint64_t Load(const std::vector<uint8_t>& bytes, int64_t i, int size) {
-  uint64_t bits = 0;
-  if (size == 4) {
-    std::memcpy(&bits, &bytes[i * 4], 4);
-  } else if (size == 8) {
-    std::memcpy(&bits, &bytes[i * 8], 8);
-  } else {
-    std::memcpy(&bits, &bytes[i * 2], 2);
-  }
-  return bits;
-}
-inline void Store(std::vector<uint8_t>* bytes, int64_t i, int size, uint64_t bits) {
-  if (size == 4) {
-    std::memcpy(&(*bytes)[i * 4], &bits, 4);
-  } else if (size == 8) {
-    std::memcpy(&(*bytes)[i * 8], &bits, 8);
-  } else {
-    std::memcpy(&(*bytes)[i * 2], &bits, 2);
-  }
-}
-
-inline double Decode(const Format& format, uint64_t bits) {
-  if (format.bytes == 8) return __builtin_bit_cast(double, bits);
-  if (format.bytes == 4) return __builtin_bit_cast(float, static_cast<uint32_t>(bits));
-  if (format.digits == 8) return __builtin_bit_cast(float, static_cast<uint32_t>(bits << 16));
-  const int exponent = (bits >> 10) & 31, fraction = bits & 1023;
-  double x = exponent == 31 ? (fraction != 0 ? NAN : HUGE_VAL) : exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
-  return (bits & 0x8000) != 0 ? -x : x;
-}
-
-constexpr double kWrong = 1e30;  // another NaN, infinity or sign
-
-template <typename T>
-bool IsNegative(T x) {
-  return x < 0 || (x == 0 && std::signbit(static_cast<double>(x)));
-}
-
-// Distance in units of the last place of the exact result.
-template <typename T>
-double Ulps(const Format& format, double got, T exact) {
-  if constexpr (sizeof(T) == 8) {  // 13 * 10^9 times: normal numbers of f32 without library calls
-    const int exponent = static_cast<int>(__builtin_bit_cast(uint64_t, exact) >> 52 & 2047) - 1023;
-    if (exponent >= -126 && exponent < 127 && std::fabs(got) < 3e38 && got != 0) {
-      return std::fabs(got - exact) * __builtin_bit_cast(double, static_cast<uint64_t>(1023 + 23 - exponent) << 52);
-    }
-  }
-  if (exact != exact || got != got) return exact != exact && got != got ? 0 : kWrong;
-  const bool negative = IsNegative(exact);
-  if (got == 0 && std::signbit(got) != negative) return kWrong;
-  const T end = static_cast<T>(std::ldexp(1.0, format.max_exponent - 1)) * 2;
-  const T magnitude = std::min(Magnitude(exact), end);
-  if (format.max_exponent == 1024 && sizeof(T) == 8) return kWrong;  // f64 is judged by wider types
-  T given = std::isinf(got) ? (got < 0 ? -end : end) : static_cast<T>(got);
-  const T difference = Magnitude(given - (negative ? -magnitude : magnitude));
-  if (difference == 0) return 0;
-  int exponent = format.min_exponent;
-  if (magnitude > 0) {
-    const auto whole = static_cast<long double>(magnitude);
-    exponent = std::max(exponent, std::min(std::ilogb(whole), format.max_exponent - 1));
-  }
-  return static_cast<double>(std::ldexp(static_cast<long double>(difference), format.digits - 1 - exponent));
-}
+std::string Title(const Op& op) { return op.attributes[0] == 0 ? op.name : std::string(op.name) + " " + op.attributes; }
 
 // --- running --------------------------------------------------------------------------------------------------------
 void Check(weft_error* error) {
@@ -287,6 +41,26 @@ weft_context* Open(const std::string& isa) {
   return context;
 }
 
+// Of "form=tanh", "exponent=3", "beta=2.0".
+weft_attr Attribute(const std::string& text) {
+  weft_attr attr = {};
+  const char* value = text.c_str() + text.find('=') + 1;
+  attr.name = text.c_str();
+  attr.name_length = value - 1 - attr.name;
+  if (std::isalpha(value[0]) != 0) {
+    attr.type = WEFT_VALUE_TEXT;
+    attr.data = value;
+    attr.count = std::strlen(value);
+  } else if (std::strchr(value, '.') != nullptr) {
+    attr.type = WEFT_VALUE_DOUBLE;
+    attr.d = std::atof(value);
+  } else {
+    attr.type = WEFT_VALUE_INT;
+    attr.i = std::atoi(value);
+  }
+  return attr;
+}
+
 void Run(weft_context* context, const Op& op, const Format& format, const std::vector<uint8_t>* operands, size_t count,
          std::vector<uint8_t>* result) {
   weft_tensor *in[2] = {}, *out = nullptr;
@@ -294,21 +68,13 @@ void Run(weft_context* context, const Op& op, const Format& format, const std::v
   for (int i = 0; i < op.operands; ++i) {
     Check(weft_tensor_from_host(context, nullptr, format.dtype, dims, 1, operands[i].data(), count * format.bytes, &in[i]));
   }
-  weft_attr attr = {};
-  const char* equals = std::strchr(op.attribute, '=');
-  if (equals != nullptr) {
-    attr.name = op.attribute;
-    attr.name_length = equals - op.attribute;
-    attr.data = equals + 1;
-    attr.count = std::strlen(equals + 1);
-    attr.type = WEFT_VALUE_TEXT;
-    if (std::isdigit(equals[1]) != 0) {
-      attr.type = WEFT_VALUE_INT;
-      attr.i = std::atoi(equals + 1);
-    }
-  }
+  std::vector<std::string> texts;
+  std::istringstream said(op.attributes);
+  for (std::string text; said >> text;) texts.push_back(text);
+  std::vector<weft_attr> attrs;
+  for (const std::string& text : texts) attrs.push_back(Attribute(text));
   size_t outputs = 0;
-  Check(weft_op_apply(context, op.name, WEFT_STRLEN, in, op.operands, &attr, equals != nullptr, &out, 1, &outputs));
+  Check(weft_op_apply(context, op.name, WEFT_STRLEN, in, op.operands, attrs.data(), attrs.size(), &out, 1, &outputs));
   result->resize(count * format.bytes);
   Check(weft_tensor_to_host(out, result->data(), result->size()));
   weft_tensor_release(out);
@@ -342,9 +108,20 @@ uint64_t Mix(uint64_t x) {  // splitmix64
   return x ^ (x >> 31);
 }
 
+// A point of an operation's interval, half of them evenly, half evenly in their logarithm. The order of polygamma is whole, the second
+// operand of zeta may be below 1.
+uint64_t InsidePoint(const Op& op, const Format& format, int64_t i, int k) {
+  const double unit = std::ldexp(static_cast<double>(Mix(i * 2 + k) >> 11), -53);
+  double x = i % 2 == 0 && op.low > 0 ? op.low * std::pow(op.high / op.low, unit) : op.low + unit * (op.high - op.low);
+  if (op.function == kPolygamma && k == 0) x = std::floor(unit * 7);
+  if (op.function == kZeta && k == 1) x -= 1;
+  return Encode(format, x);
+}
+
 // The bits of point `i`, operand k; of f32, every step-th pattern, 0: a sample.
 uint64_t Point(const Op& op, const Format& format, int64_t i, int k, int64_t step) {
-  if (format.bytes == 2) return k == 0 ? i : Mix(i * 2 + 1);
+  if (op.within) return InsidePoint(op, format, i, k);
+  if (format.bytes == 2) return k == 1 ? Mix(i * 2 + 1) : step == 0 && op.special() ? i * 16 + Mix(i) % 16 : i;
   if (format.bytes == 4 && op.operands == 1) return step > 0 ? i * step : (i % 2 == 0 ? i * 65537 * 16 : Mix(i));
   const uint64_t random = Mix(i * 2 + k);
   const double unit = std::ldexp(static_cast<double>(Mix(random) >> 11), -53);
@@ -379,6 +156,7 @@ class Sweep {
   }
 
   int64_t Points(const Op& op, const Format& format) const {
+    if (step_ == 0 && op.special()) return 1 << 12;
     if (format.bytes == 2) return 65536;
     if (step_ == 0) return 1 << 16;
     const int64_t all = format.bytes == 8 ? 100'000'000 : op.operands == 1 ? int64_t{1} << 32 : 1 << 27;
@@ -421,7 +199,7 @@ class Sweep {
       for (auto& row : scores) {
         total.wrong += row[p].wrong;
         for (Bad bad : row[p].worst) {
-          if (format.bytes == 8 && bad.ulps < kWrong) bad.ulps = Ulps(format, bad.got, Exact<Quad>(op.function, bad.x, bad.y, bad.got));
+          if (format.bytes == 8 && bad.ulps < kWrong) bad.ulps = Again(op, format, bad);
           total.Add(bad, 1);
         }
       }
@@ -431,6 +209,11 @@ class Sweep {
   }
 
  private:
+  static double Again(const Op& op, const Format& format, const Bad& bad) {
+    const Quad x = bad.x, y = bad.y, exact = Exact<Quad>(op, format, x, y, bad.got);
+    return Ulps(format, bad.got, exact, SizeOf<Quad>(op, format, x, y, exact));
+  }
+
   template <typename T>
   void Compare(const Op& op, const Format& format, const std::vector<uint8_t>* operands,
                const std::vector<std::vector<uint8_t>>& results, int64_t count, std::vector<Score>* scores) const {
@@ -442,14 +225,14 @@ class Sweep {
     const auto floor_of = [&](const Score& score) { return score.worst.size() < kept ? -1 : score.worst.back().ulps; };
     for (size_t p = 0; p < results.size(); ++p) floor[p] = floor_of((*scores)[p]);
     for (int64_t i = 0; i < count; ++i) {
-      const double x = Decode(format, at(operands[0], i));
-      const double y = op.operands == 2 ? Decode(format, at(operands[1], i)) : 0;
+      const T x = Decode(format, at(operands[0], i));
+      const T y = op.operands == 2 ? Decode(format, at(operands[1], i)) : 0;
       uint64_t last_bits = 0;
       double last = -1;
       T exact = 0;
       uint64_t nearest = ~uint64_t{0};
-      if (sizeof(T) == 8 && op.function != kErfInv) {
-        exact = Exact<T>(op.function, x, y, 0);
+      if (sizeof(T) == 8 && !op.asks_result()) {
+        exact = Exact<T>(op, format, x, y, 0);
         nearest = __builtin_bit_cast(uint32_t, static_cast<float>(exact));
       }
       for (size_t p = 0; p < results.size(); ++p) {
@@ -457,13 +240,13 @@ class Sweep {
         if (bits == nearest && floor[p] >= 0.5) continue;  // most of them
         if (last < 0 || bits != last_bits) {
           const double got = Decode(format, bits);
-          if (op.function == kErfInv || (p == 0 && sizeof(T) > 8)) exact = Exact<T>(op.function, x, y, got);
+          if (op.asks_result() || (p == 0 && sizeof(T) > 8)) exact = Exact<T>(op, format, x, y, got);
           last_bits = bits;
-          last = Ulps(format, got, exact);
+          last = Ulps(format, got, exact, SizeOf<T>(op, format, x, y, exact));
         }
         wrong[p] += last > 0.5 + 1e-12;  // a slope of 0.01 is itself rounded
         if (last <= floor[p]) continue;
-        (*scores)[p].Add({last, x, y, Decode(format, bits)}, kept);
+        (*scores)[p].Add({last, static_cast<double>(x), static_cast<double>(y), Decode(format, bits)}, kept);
         floor[p] = floor_of((*scores)[p]);
       }
     }
@@ -497,66 +280,44 @@ std::string At(const Result& r, const Bad& bad) {
   return text;
 }
 
+constexpr std::string_view kTable = "## Element by element\n";
+
+std::string TableRow(const Result& r) {
+  const bool half = r.format->bytes == 2;
+  const std::string points = r.points == int64_t{1} << 32 ? "2^32" : r.points == 100'000'000 ? "10^8" : std::to_string(r.points);
+  std::string row = "| " + Title(*r.op) + " | " + r.format->name + " | " + points + " | " + (half ? "0 wrong" : Figure(BoundOf(r))) + " |";
+  for (const Score& score : r.paths) row += " " + (half ? std::to_string(score.wrong) + " wrong" : Figure(score.worst[0].ulps)) + " |";
+  const Bad& worst = r.paths[0].worst[0];
+  return row + " " + (worst.ulps == 0 || (half && r.paths[0].wrong == 0) ? "" : At(r, worst)) + " |\n";
+}
+
+// Writes the page's table anew. Its text stays, and so do rows of what was not judged now.
 bool WriteMarkdown(const std::string& path, const std::vector<Result>& results, const std::vector<std::string>& isas) {
-  FILE* file = std::fopen(path.c_str(), "w");
-  if (file == nullptr) return false;
-  std::fprintf(file,
-               "# Accuracy of the elementwise operations\n\n"
-               "The largest distance from the exact result, in units of the last place of the result's type, as a caller of the C API\n"
-               "gets it on the CPU, by instruction-set path; beside it the operand where the first path has it. Made by\n"
-               "`build/release/bin/accuracy --markdown docs/accuracy.md` on %s; `--quick` checks a sample against the bounds in seconds, and a test does.\n\n"
-               "* f32: all 2^32 operands, for two operands 2^27 pairs; judged by glibc's double functions.\n"
-               "* f64: 10^8 operands or pairs: half in the operation's interesting interval, a quarter any bits, an eighth any magnitude\n"
-               "  from 2^-64 to 2^8, an eighth any distance from 1 and -1; judged by glibc's long double functions, the 64 worst of each thread again by its `_Float128` ones.\n"
-               "* bf16, f16: all 65,536 operands; the figure is how many results are not the exact one rounded once.\n\n"
-               "The column says how many a row has seen; `--step N` sees every N-th.\n\n"
-               "0.500 is correctly rounded. NaN for NaN, infinities and the signs of zeros are checked everywhere; a difference would read\n"
-               "WRONG. Functions are within 2 ULP. In f32 the AVX paths compute the functions in f32, the\n"
-               "portable one in f64.\n\n"
-               "Not swept yet, only compared with NumPy on samples and edges (`tests/ops/numpy_formulas.py`): `acos`, `acosh`, `angle`,\n"
-               "`asin`, `asinh`, `atan`, `atanh`, `bessel_i0e`, `bessel_i1e`, `celu`, `cosh`, `deg2rad`, `digamma`, `entr`, `erfc`,\n"
-               "`floor_divide`, `frac`, `hardshrink`, `hardsigmoid`, `hardswish`, `hardtanh`, `heaviside`, `hypot`, `ldexp`, `lgamma`,\n"
-               "`log10`, `logaddexp`, `logaddexp2`, `logit`, `logsigmoid`, `mish`, `mod`, `nextafter`, `polygamma`, `prelu`, `rad2deg`,\n"
-               "`reciprocal`, `round_decimals`, `selu`, `sinc`, `sinh`, `softplus_beta`, `softshrink`, `softsign`, `tanhshrink`,\n"
-               "`threshold`, `trunc_divide`, `xlog1py`, `xlogy`, `zeta`.\n"
-               "\n"
-               "## Sums\n"
-               "\n"
-               "With u half a unit in the last place of 1 (2^-24 for f32, 2^-53 for f64), a sum computed as below differs from the exact one by at most\n"
-               "d u times the sum of the magnitudes; d, the additions that one element goes through, is\n"
-               "\n"
-               "| sum | d |\n"
-               "|---|---|\n"
-               "| `sum`, `mean`, norms, gradients of biases: n elements | 200 + log2(n) |\n"
-               "| windows (`avg_pool`, `reduce_window`): n elements | 1,024, above 1,024 elements as `sum` |\n"
-               "| products: n steps of K | 1,100 + log2(n), of bf16 2,200 + log2(n) |\n"
-               "| gradients of convolution kernels: n pixels | 2,200 + n / 130,000 |\n"
-               "\n"
-               "Elements are added in blocks whose length is bounded, blocks in pairs, and pairs in pairs, as sizes alone say. So a sum of alike numbers does\n"
-               "not drift: its error is that of one block. Sums of f16 and bf16 are kept in f32 and rounded once. `tests/cpu/long_sums_test.cc` holds it.\n"
-               "\n"
-               "`layer_norm`, `rms_norm`, `batch_norm`, `var`, `std` and their gradients are right wherever their results and the sum of elements are in the type's range, though squares\n"
-               "may not be (`std` of 1e30, `rms_norm` of 1e18): where a mean of squares comes out too large or too small, it is made again of elements times a power\n"
-               "of two. Rows for which that is not so keep their bits. `tests/cpu/norm_range_test.cc` holds it.\n"
-               "\n"
-               "## Element by element\n"
-               "\n| operation | type | operands | bound |",
-               bench::Machine().c_str());
-  for (const std::string& isa : isas) std::fprintf(file, " %s |", isa.c_str());
-  std::fprintf(file, " worst at |\n|---|---|---:|---:|");
-  for (size_t i = 0; i < isas.size(); ++i) std::fprintf(file, "---:|");
-  std::fprintf(file, "---|\n");
-  for (const Result& r : results) {
-    const bool half = r.format->bytes == 2;
-    const std::string points = r.points == int64_t{1} << 32 ? "2^32" : r.points == 100'000'000 ? "10^8" : std::to_string(r.points);
-    std::fprintf(file, "| %s | %s | %s | %s |", Title(*r.op).c_str(), r.format->name, points.c_str(), half ? "0 wrong" : Figure(BoundOf(r)).c_str());
-    for (const Score& score : r.paths) {
-      std::fprintf(file, " %s |", half ? (std::to_string(score.wrong) + " wrong").c_str() : Figure(score.worst[0].ulps).c_str());
-    }
-    const Bad& worst = r.paths[0].worst[0];
-    std::fprintf(file, " %s |\n", worst.ulps == 0 || (half && r.paths[0].wrong == 0) ? "" : At(r, worst).c_str());
+  std::ifstream in(path);
+  std::stringstream before;
+  before << in.rdbuf();
+  const std::string page = before.str();
+  const size_t at = page.find(kTable);
+  if (at == std::string::npos) return false;
+  std::string header = "\n| operation | type | operands | bound |", rule = "|---|---|---:|---:|";
+  for (const std::string& isa : isas) {
+    header += " " + isa + " |";
+    rule += "---:|";
   }
-  return std::fclose(file) == 0;
+  std::string text = page.substr(0, at) + std::string(kTable) + header + " worst at |\n" + rule + "---|\n";
+  for (const Op& op : kOps) {
+    for (const Format& format : kFormats) {
+      const auto judged = std::find_if(results.begin(), results.end(), [&](const Result& r) { return r.op == &op && r.format == &format; });
+      if (judged != results.end()) {
+        text += TableRow(*judged);
+      } else if (const size_t row = page.find("\n| " + Title(op) + " | " + format.name + " |", at); row != std::string::npos) {
+        text += page.substr(row + 1, page.find('\n', row + 1) - row);
+      }
+    }
+  }
+  std::ofstream out(path);
+  out << text;
+  return static_cast<bool>(out.flush());
 }
 
 // Finished rows of a sweep, so that it may run in pieces: title, type, points, then for each path its worst and how many wrong.
@@ -596,6 +357,31 @@ void Keep(const std::string& path, const Result& r) {
   file << "\n";
 }
 
+// Prints 36 digits of x.
+std::string Digits(Quad x) {
+  char text[64];
+  strfromf128(text, sizeof text, "%.36g", x);
+  return text;
+}
+
+// The judge's word on operands of f64, for the test that compares it with mpmath.
+int PrintExact(const std::vector<std::string>& words) {
+  const Op* op = std::find_if(std::begin(kOps), std::end(kOps), [&](const Op& o) { return !words.empty() && words[0] == o.name; });
+  if (op == std::end(kOps) || (words.size() - 1) % op->operands != 0) {
+    std::fputs("accuracy: --exact wants an operation of --list and its operands\n", stderr);
+    return 2;
+  }
+  const Format& format = kFormats[1];
+  for (size_t i = 1; i < words.size(); i += op->operands) {
+    const double x = std::strtod(words[i].c_str(), nullptr), y = op->operands == 2 ? std::strtod(words[i + 1].c_str(), nullptr) : 0;
+    const auto got = static_cast<double>(Exact<long double>(*op, format, x, y, 1));  // what inverses start from
+    const auto exact = Exact<long double>(*op, format, x, y, got);
+    const Quad quad = Exact<Quad>(*op, format, x, y, got);
+    std::printf("%s %s\n", Digits(exact).c_str(), Digits(quad).c_str());
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -610,6 +396,7 @@ int main(int argc, char** argv) {
       list = true;
       continue;
     }
+    if (option == "--exact") return PrintExact({options.rest.begin() + i + 1, options.rest.end()});
     std::vector<std::string>* into = option == "--only" ? &only : option == "--dtype" ? &types : option == "--isa" ? &isas : nullptr;
     const bool known = into != nullptr || option == "--markdown" || option == "--keep" || option == "--step";
     if (!known || i + 1 == options.rest.size()) {
@@ -634,8 +421,11 @@ int main(int argc, char** argv) {
   if (options.help || bad) {
     std::fputs("usage: accuracy [--quick] [--only OP]... [--dtype f32|f64|bf16|f16]... [--isa avx512|avx2|portable]...\n"
                "                [--markdown FILE] [--keep FILE] [--step N] [--list] [--json] [--help]\n"
+               "       accuracy --exact OP X... (two operands: X Y X Y...)\n"
                "The full sweep takes two to three hours of one core; --quick takes a sample in seconds, --step N (odd) every N-th\n"
-               "point. --keep notes what is done, and a later run with the same file goes on from there. Ends with 1 if a bound is exceeded.\n",
+               "point. --keep notes what is done, and a later run with the same file goes on from there. --markdown writes the table of an\n"
+               "existing page anew and leaves rows of what was not judged. --exact prints what the judge says in long double and in quad.\n"
+               "Ends with 1 if a bound is exceeded.\n",
                options.help ? stdout : stderr);
     return options.help ? 0 : 2;
   }
@@ -688,7 +478,7 @@ int main(int argc, char** argv) {
   }
   bench::Print(rows, options);
   if (!markdown.empty() && !WriteMarkdown(markdown, results, paths)) {
-    std::fprintf(stderr, "accuracy: cannot write %s\n", markdown.c_str());
+    std::fprintf(stderr, "accuracy: cannot write the table of %s, which must have a line \"## Element by element\"\n", markdown.c_str());
     return 1;
   }
   return rc;
