@@ -345,35 +345,43 @@ void VectorMath::SinCos64(V x, V* sine, V* cosine) {
       b_.CreateSelect(bit(b_.CreateAdd(quadrant, IntConstant(i32, 1)), 2), b_.CreateFNeg(cosine_value), cosine_value);
 }
 
+V VectorMath::Unless(V in_range, llvm::function_ref<V()> fast, llvm::function_ref<V()> slow) {
+  llvm::LLVMContext& context = b_.getContext();
+  llvm::Function* function = b_.GetInsertBlock()->getParent();
+  V all = in_range->getType()->isVectorTy() ? b_.CreateAndReduce(in_range) : in_range;
+  auto* fast_block = llvm::BasicBlock::Create(context, "", function);
+  auto* slow_block = llvm::BasicBlock::Create(context, "", function);
+  auto* join = llvm::BasicBlock::Create(context, "", function);
+  b_.CreateCondBr(all, fast_block, slow_block);
+  b_.SetInsertPoint(fast_block);
+  V fast_result = fast();
+  auto* fast_end = b_.GetInsertBlock();
+  b_.CreateBr(join);
+  b_.SetInsertPoint(slow_block);
+  V slow_result = slow();
+  auto* slow_end = b_.GetInsertBlock();
+  b_.CreateBr(join);
+  b_.SetInsertPoint(join);
+  llvm::PHINode* phi = b_.CreatePHI(fast_result->getType(), 2);
+  phi->addIncoming(fast_result, fast_end);
+  phi->addIncoming(slow_result, slow_end);
+  return phi;
+}
+
 // Huge angles go to libm, out of line: a vector with one takes the slow way whole.
 V VectorMath::Trig(ScalarOp op, V x) {
   const char* name = op == ScalarOp::kSin ? "sin" : op == ScalarOp::kCos ? "cos" : "tan";
-  llvm::LLVMContext& context = b_.getContext();
-  llvm::Function* function = b_.GetInsertBlock()->getParent();
   V in_range = b_.CreateFCmpULE(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x), Constant(x, 1048576));
-  V all = x->getType()->isVectorTy() ? b_.CreateAndReduce(in_range) : in_range;
-  auto* fast = llvm::BasicBlock::Create(context, "", function);
-  auto* slow = llvm::BasicBlock::Create(context, "", function);
-  auto* join = llvm::BasicBlock::Create(context, "", function);
-  b_.CreateCondBr(all, fast, slow);
-  b_.SetInsertPoint(fast);
-  V wide = IsF64(x) ? x : b_.CreateFPExt(x, WithElement(x->getType(), b_.getDoubleTy()));
-  V sine = nullptr, cosine = nullptr;
-  SinCos64(b_.CreateSelect(b_.CreateFCmpUNO(wide, wide), Constant(wide, 0), wide), &sine, &cosine);
-  V result = op == ScalarOp::kSin ? sine : op == ScalarOp::kCos ? cosine : b_.CreateFDiv(sine, cosine);
-  result = b_.CreateFPCast(result, x->getType());
-  if (op != ScalarOp::kCos) result = b_.CreateSelect(b_.CreateFCmpOEQ(x, Constant(x, 0)), x, result);  // -0
-  V fast_result = b_.CreateSelect(b_.CreateFCmpUNO(x, x), x, result);
-  auto* fast_end = b_.GetInsertBlock();
-  b_.CreateBr(join);
-  b_.SetInsertPoint(slow);
-  V slow_result = CallPerLane(name, x);
-  b_.CreateBr(join);
-  b_.SetInsertPoint(join);
-  llvm::PHINode* phi = b_.CreatePHI(x->getType(), 2);
-  phi->addIncoming(fast_result, fast_end);
-  phi->addIncoming(slow_result, slow);
-  return phi;
+  const auto fast = [&] {
+    V wide = IsF64(x) ? x : b_.CreateFPExt(x, WithElement(x->getType(), b_.getDoubleTy()));
+    V sine = nullptr, cosine = nullptr;
+    SinCos64(b_.CreateSelect(b_.CreateFCmpUNO(wide, wide), Constant(wide, 0), wide), &sine, &cosine);
+    V result = op == ScalarOp::kSin ? sine : op == ScalarOp::kCos ? cosine : b_.CreateFDiv(sine, cosine);
+    result = b_.CreateFPCast(result, x->getType());
+    if (op != ScalarOp::kCos) result = b_.CreateSelect(b_.CreateFCmpOEQ(x, Constant(x, 0)), x, result);  // -0
+    return b_.CreateSelect(b_.CreateFCmpUNO(x, x), x, result);
+  };
+  return Unless(in_range, fast, [&] { return CallPerLane(name, x); });
 }
 
 // Fit for |r| <= 0.347, 1.4e-9 of exp(r).
@@ -595,6 +603,32 @@ V VectorMath::Pow(V x, V y, bool to_f32) {
   return b_.CreateFPCast(result, x->getType());
 }
 
-V VectorMath::Rem(V x, V y) { return CallPerLane("fmod", x, y); }
+// Where the quotient is below 2^29 (f32, computed in f64) or 2^52 (f64) the remainder is x less its whole part times y, which is exact: the
+// rounded quotient's whole part is at most one too large, and then the sign says so. A vector with another goes to libm whole.
+V VectorMath::Rem(V x, V y) {
+  const bool f64 = IsF64(x);
+  if (f64 && !target_.has_fma) return CallPerLane("fmod", x, y);
+  V wide_x = x, wide_y = y;
+  if (!f64) {
+    llvm::Type* wide = WithElement(x->getType(), b_.getDoubleTy());
+    wide_x = b_.CreateFPExt(x, wide);
+    wide_y = b_.CreateFPExt(y, wide);
+  }
+  V quotient = b_.CreateFDiv(wide_x, wide_y);
+  V size = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, quotient);
+  V divisor = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, wide_y);
+  V in_range = b_.CreateFCmpOLT(size, Constant(size, f64 ? 0x1p52 : 0x1p29));
+  in_range = b_.CreateAnd(in_range, b_.CreateFCmpOLT(divisor, Constant(divisor, kInf)));
+  const auto fast = [&] {
+    V whole = Round(llvm::Intrinsic::trunc, quotient);
+    V rest = f64 ? Fma(b_.CreateFNeg(whole), wide_y, wide_x) : b_.CreateFSub(wide_x, b_.CreateFMul(whole, wide_y));
+    V zero = Constant(rest, 0);
+    V crossed =
+        b_.CreateSelect(b_.CreateFCmpOLT(wide_x, zero), b_.CreateFCmpOGT(rest, zero), b_.CreateFCmpOLT(rest, zero));
+    rest = b_.CreateSelect(crossed, b_.CreateFAdd(rest, CopySign(divisor, wide_x)), rest);
+    return b_.CreateFPCast(CopySign(rest, wide_x), x->getType());  // 0 has x's sign, too
+  };
+  return Unless(in_range, fast, [&] { return CallPerLane("fmod", x, y); });
+}
 
 }  // namespace weft::cpu

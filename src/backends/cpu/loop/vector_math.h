@@ -39,6 +39,8 @@ class VectorMath {
   V Pow2(V n_int);  // f64: 2^n for -1022 <= n <= 1023
   V CopySign(V magnitude, V sign);
   V CallPerLane(const std::string& f64_name, V x, V y = nullptr);
+  // The result of `fast` where all lanes are in range, and that of `slow`, out of line, where one is not.
+  V Unless(V in_range, llvm::function_ref<V()> fast, llvm::function_ref<V()> slow);
 
   // f64 to its last bit or two, by libm and corrections of it.
   V Double(ir::ScalarOp op, V x);
