@@ -9647,7 +9647,7 @@ def istft(x, size, window=None, hop=None, center=True, normalized=False, oneside
     onesided: the first half of what real numbers have
     length: of the result, at least 0, filled up with zeros; absent: what the windows cover
 
-    >>> _ = wf.istft(wf.full((2, 5, 6), 1, dtype='c128'), window=wf.full((8,), 1, dtype='f64'), size=8, hop=3)
+    >>> _ = wf.istft(wf.full((2, 5, 6), 1, dtype='c128'), window=wf.full((8,), 1, dtype='f64'), size=8, hop=3, normalized=True)
     """
     try:
         h0 = x._h
