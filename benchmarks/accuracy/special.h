@@ -43,7 +43,7 @@ T LogNdtr(T x) {
   return M_log(Erfcx<T>(-x * M_sqrt(static_cast<T>(0.5))) / 2) - x * x / 2;
 }
 
-// The inverse of erf by Newton's steps from what is judged, y, until the next would change less than 1e-12. `a` is |x|, `rest` 1 - |x|.
+// The inverse of erf by Newton's steps from what is judged, y, until the next would change less than 1e-18. `a` is |x|, `rest` 1 - |x|.
 template <typename T>
 T InverseErf(T a, T rest, double y) {
   T b = Magnitude(static_cast<T>(y)), step;
@@ -52,7 +52,7 @@ T InverseErf(T a, T rest, double y) {
     const T error = a < static_cast<T>(0.5) ? M_erf(b) - a : rest - M_erfc(b);
     step = error * (M_sqrt(kPi<T>) / 2) * M_exp(b * b);
     b -= step;
-  } while (Magnitude(step) > b * static_cast<T>(1e-6) && ++steps < 60);
+  } while (Magnitude(step) > b * static_cast<T>(1e-9) && ++steps < 60);
   return b;
 }
 template <typename T>
