@@ -1,4 +1,5 @@
 // Reductions that are formulas of the plain ones: norms, those that leave NaN out, counts, order statistics.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -137,6 +138,10 @@ absl::Status ExpandMinMax(const ExpandCall& call, std::span<Value> results) {
 absl::Status InferTrace(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
   if (x.rank() < 2) return UserError("x must have at least 2 dimensions, not ", DimsToString(x.dims));
+  const int64_t rows = x.dims[x.rank() - 2], columns = x.dims[x.rank() - 1];
+  if (columns >= (int64_t{1} << 40) / std::max<int64_t>(rows, 1)) {  // as diagonal
+    return UserError("x has shape ", DimsToString(x.dims), "; its matrices must have fewer than 2^40 elements");
+  }
   results->push_back(Type::Tensor(x.dtype, Dims(x.dims.begin(), x.dims.end() - 2)));
   return absl::OkStatus();
 }
@@ -144,9 +149,8 @@ absl::Status ExpandTrace(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   const Value& x = call.operands[0];
   const int64_t rank = x.dims().size();
-  const Value along =
-      Compare(b, Direction::kEq, Iota(b, DType::kI64, x.dims(), rank - 2), Iota(b, DType::kI64, x.dims(), rank - 1));
-  results[0] = Reduce(b, Select(b, along, x, FullLike(b, x, 0)), Reducer::kSum, {rank - 2, rank - 1});
+  const Value diagonal = Call(b, kOp_diagonal, {x}, {int64_t{0}, rank - 2, rank - 1});
+  results[0] = diagonal ? Reduce(b, diagonal, Reducer::kSum, {rank - 2}) : diagonal;
   return absl::OkStatus();
 }
 

@@ -76,8 +76,8 @@ Ints Behind(size_t rank, std::pair<int64_t, int64_t> axes) {
 absl::StatusOr<Dims> DiagonalDims(const Attrs& attrs, const Dims& x) {
   if (x.size() < 2) return UserError("x must have at least 2 dimensions, not ", DimsToString(x));
   WEFT_ASSIGN_OR_RETURN(const auto axes, Matrix(attrs, x.size()));
-  if (x[axes.first] > 0 && x[axes.second] > kMost / x[axes.first]) {
-    return UserError("x has shape ", DimsToString(x), "; its matrices must have at most 2^40 elements");
+  if (x[axes.second] >= kMost / std::max<int64_t>(x[axes.first], 1)) {
+    return UserError("x has shape ", DimsToString(x), "; its matrices must have fewer than 2^40 elements");
   }
   Dims dims;
   for (const int64_t d : Behind(x.size(), axes)) dims.push_back(x[d]);
