@@ -136,7 +136,7 @@ class Writer:
 PROCESSED = set()  # names whose results are compared as OpInfo makes them unique (absolute values of vectors with a free sign)
 OF_TYPES = {"nextafter"}  # names that mean something else in each type
 # Names whose integers become f32: what is right is of the same integers in f64.
-WIDENED = {"special.bessel_j0", "special.bessel_j1", "special.bessel_y0", "special.bessel_y1", "special.airy_ai", "special.ndtr"}
+WIDENED = {"sinc", "special.bessel_j0", "special.bessel_j1", "special.bessel_y0", "special.bessel_y1", "special.airy_ai", "special.ndtr"}
 MAPPED = {}  # name -> function(writer, sample) -> values
 SUMS = set()  # names whose results are sums of products: cancellation is judged against the largest element
 
