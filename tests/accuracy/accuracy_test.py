@@ -31,7 +31,7 @@ NOT_ELEMENTWISE = {"reduce", "pad", "gather", "scatter", "take", "dot_general", 
                    "fractional_max_pool", "hash_tensor", "ldl",
                    "cholesky_inverse", "cholesky_solve", "cond", "det", "eig", "eigh", "eigvals", "eigvalsh", "einsum", "householder_product", "inv",
                    "lstsq", "lu", "matrix_exp", "matrix_norm", "matrix_rank", "most_frequent", "pinv", "qr", "slogdet", "solve", "svd", "svdvals",
-                   "tensordot", "tensorinv", "tensorsolve", "unique_consecutive_static", "weight_norm",
+                   "stft", "tensordot", "tensorinv", "tensorsolve", "unique_consecutive_static", "weight_norm",
                    "orthogonal_polynomial",
                    "airy_ai", "airy_ai_slope"}  # mpmath's judgement: airy_test.py
 

@@ -42,6 +42,7 @@ DIFFERS = {
 }
 ALONE = {
     r"chlo.lgamma (bf16|f32) edges": "the expansion misses the zeros at 1 and 2 by a few last places of its terms",
+    r"chlo.lgamma f64 edges": "the expansion says 744.486 of 5e-324, whose logarithm is -744.440",
     r"atan2 complex<f\d+> edges": "the expansion loses the sign of a zero, which says on what side of a cut a quotient is",
     r"chlo.a(cos|cosh|sin|sinh) complex<f\d+> edges": "the expansion loses the sign of a zero, which says on what side of a cut a number is (C, annex G)",
 }
