@@ -41,7 +41,7 @@ weft_context* Open(const std::string& isa) {
   return context;
 }
 
-// Of "form=tanh", "exponent=3", "beta=2.0".
+// Parses an attribute of a call, such as "form=tanh", "exponent=3" or "beta=2.0".
 weft_attr Attribute(const std::string& text) {
   weft_attr attr = {};
   const char* value = text.c_str() + text.find('=') + 1;

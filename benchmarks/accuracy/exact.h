@@ -1,4 +1,4 @@
-// What is judged: the elementwise operations with their bounds, and the exact result of each.
+// The table of judged elementwise operations: the bound and the exact result of each.
 #pragma once
 
 #include <cstdint>

@@ -55,7 +55,7 @@ template <typename T>
 constexpr T kRoot8OverPi = static_cast<T>(0x1.9884533d43651p+0) + static_cast<T>(-0x1.cbc0d30ebfd15p-54);  // 2 sqrt(2 / pi)
 template <typename T>
 constexpr T kEuler = static_cast<T>(0x1.2788cfc6fb619p-1) + static_cast<T>(-4.94291515243064510e-18L);
-// Of selu: Klambauer et al., Self-normalizing neural networks (2017).
+// The constants of selu come from Klambauer et al., Self-normalizing neural networks (2017).
 template <typename T>
 constexpr T kSeluScale = static_cast<T>(1.0507009873554804934193349852946L);
 template <typename T>

@@ -136,7 +136,7 @@ static void large(const char* platform) {
   free(values);
 }
 
-/* What is not looked at itself shows in another result: the first of these two does. */
+/* first_bad does not read the first of these two results: its infinity must be found through the second. */
 static void shown_elsewhere(const char* platform, const char* bad) {
   static const float values[] = {1e30f, 2, 3, 4}, zeros[] = {0, 0, 0, 0};
   weft_context* const ctx = context_of(platform, WEFT_MODE_LAZY, bad);

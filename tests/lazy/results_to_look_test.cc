@@ -43,7 +43,7 @@ TEST(ResultsToLook, WhatMayBeFiniteAgainIsLookedAt) {
     EXPECT_EQ(Of("  %2 = mul(%0, %1) : tensor<4xf32>\n  %3 = " + std::string(kept) + " : tensor<4xf32>\n", "%2, %3", two), (Answer{false, true}))
         << kept;
   }
-  // What shows in a value that is no result shows nowhere.
+  // A bad number that reaches a value which is no result is seen nowhere, so its source must be read.
   EXPECT_EQ(Of("  %2 = mul(%0, %1) : tensor<4xf32>\n  %3 = neg(%2) : tensor<4xf32>\n  %4 = tanh(%3) : tensor<4xf32>\n", "%2, %4", two),
             (Answer{true, true}));
 }

@@ -1,4 +1,4 @@
-// Which results of a program the option first_bad has to look at.
+// ResultsToLook says which results of a program the option first_bad has to read.
 #pragma once
 
 #include <vector>

@@ -59,7 +59,7 @@ class Metrics(unittest.TestCase):
             pass
         met.clear_all()
         self.assertEqual((met.metric_names(), met.metric_data("forgotten"), met.executed_fallback_ops()), ([], None, []))
-        # What is counted of the whole process goes on, and programs of earlier work may still be on their way to the disk cache.
+        # Counters of the whole process go on, and programs of earlier work may still be on their way to the disk cache.
         process = {"weft::" + name for name in json.loads(_weft.weft_metrics_json())["process"]}
         late, until = {"weft::disk_cache_published"}, time.monotonic() + 10
         self.assertLessEqual(set(met.counter_names()), process | late)
