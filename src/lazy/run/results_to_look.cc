@@ -14,14 +14,22 @@ namespace {
 bool Keeps(const ir::Node& node, size_t operand) {
   const ir::OpDef* const op = &node.op();
   if (op == &ops::kOp_div) return operand == 0;
-  return op == &ops::kOp_add || op == &ops::kOp_sub || op == &ops::kOp_mul || op == &ops::kOp_neg;
+  return op == &ops::kOp_stop_gradient || op == &ops::kOp_add || op == &ops::kOp_sub || op == &ops::kOp_mul || op == &ops::kOp_neg;
+}
+
+// The value that a result repeats: parameters and moments are assigned behind stop_gradient.
+const ir::Node* Repeated(const ir::Node* node) {
+  while (&node->op() == &ops::kOp_stop_gradient && node->operands()[0].node->results().size() == 1) {
+    node = node->operands()[0].node.get();
+  }
+  return node;
 }
 
 }  // namespace
 
 std::vector<bool> ResultsToLook(const ir::Function& function) {
   HashSet<const ir::Node*> results, elsewhere;  // those whose bad numbers show in what uses them
-  for (const ir::Value& result : function.results()) results.insert(result.node.get());
+  for (const ir::Value& result : function.results()) results.insert(Repeated(result.node.get()));
   for (const ir::Node* const node : function.nodes() | std::views::reverse) {
     const bool shows = results.contains(node) || elsewhere.contains(node);
     const auto operands = node->operands();
@@ -33,7 +41,8 @@ std::vector<bool> ResultsToLook(const ir::Function& function) {
   }
   std::vector<bool> look;
   for (const ir::Value& result : function.results()) {
-    look.push_back(result.node->results().size() != 1 || !elsewhere.contains(result.node.get()));
+    const ir::Node* const node = result.node.get();
+    look.push_back(node->results().size() != 1 || (!elsewhere.contains(node) && !elsewhere.contains(Repeated(node))));
   }
   return look;
 }
