@@ -3,8 +3,13 @@
 text alone: headers, tables, version script, operation bodies, goldens, pages, declarations for other languages, the
 ABI fuzzer's calls.
 
-usage: python3 bindings/generate           write the files that differ
-       python3 bindings/generate --check   write nothing, name what differs, exit 1 if anything does
+usage: python3 bindings/generate               write the committed files that differ
+       python3 bindings/generate --check       write nothing, name what differs, exit 1 if anything does
+       python3 bindings/generate --build DIR   write the others below DIR, those that differ; the build does it
+       python3 bindings/generate --list        name all files: "committed PATH" or "built PATH"
+
+Committed are headers and descriptions (include/) and pages (docs/): people read them in the repository and compile against them
+without a build. The build makes the rest in its folder `generated`, under the same paths, from the committed descriptions.
 
 api.json and lookup.json are written by hand. ops.json comes from the operation table: build the target `opdump` and run it
 (`build/dev/bin/opdump > include/c_api/ops.json`). Needs nothing but Python's standard library.
@@ -13,7 +18,6 @@ import os
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.dont_write_bytecode = True
 sys.path.insert(0, HERE)
 
@@ -21,31 +25,27 @@ from generator import outputs  # noqa: E402
 
 
 def main():
-    check = sys.argv[1:] == ["--check"]
-    if sys.argv[1:] in (["--help"], ["-h"]):
+    what = sys.argv[1:]
+    if what == []:
+        for path in outputs.write(outputs.ROOT, outputs.committed()):
+            print("wrote " + path)
+    elif what == ["--check"]:
+        different = outputs.differing(outputs.ROOT, outputs.committed())
+        for path in different:
+            print("differs: " + path)
+        if different:
+            sys.exit("run bindings/generate and commit what it writes")
+    elif len(what) == 2 and what[0] == "--build":
+        outputs.write(what[1], outputs.built())
+    elif what == ["--list"]:
+        for kind, files in (("committed", outputs.committed()), ("built", outputs.built())):
+            for path in files:
+                print(kind, path)
+    elif what in (["--help"], ["-h"]):
         print(__doc__)
-        return
-    if sys.argv[1:] and not check:
+    else:
         print(__doc__, file=sys.stderr)
         sys.exit(2)
-    different = []
-    for path, content in outputs.outputs().items():
-        full = os.path.join(ROOT, path)
-        old = None
-        if os.path.exists(full):
-            with open(full, encoding="utf-8") as f:
-                old = f.read()
-        if old == content:
-            continue
-        different.append(path)
-        if not check:
-            os.makedirs(os.path.dirname(full), exist_ok=True)
-            with open(full, "w", encoding="utf-8") as f:
-                f.write(content)
-    for path in different:
-        print(("differs: " if check else "wrote ") + path)
-    if check and different:
-        sys.exit("run bindings/generate and commit what it writes")
 
 
 if __name__ == "__main__":

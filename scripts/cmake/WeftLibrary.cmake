@@ -43,7 +43,8 @@ function(weft_layer name)
   set(files "")
   foreach(folder IN LISTS ARGN)
     file(GLOB_RECURSE found CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${folder}/*.cc")
-    list(APPEND files ${found})
+    weft_generated_sources(made "${folder}")
+    list(APPEND files ${found} ${made})
   endforeach()
   foreach(file IN LISTS files)
     if(file MATCHES "_avx2\\.cc$")
@@ -127,7 +128,6 @@ target_sources(weft_compiler PRIVATE ${weft_backend_files})
 
 # weft_api_json gives the description out: it is compressed here, again whenever it has changed, and taken in by the assembler,
 # which no one else tells of the file.
-find_package(Python3 COMPONENTS Interpreter REQUIRED)
 set(weft_description "${PROJECT_SOURCE_DIR}/include/c_api/weft_api.json")
 set(weft_description_script "${PROJECT_SOURCE_DIR}/scripts/cmake/description.py")
 set(weft_description_packed "${PROJECT_BINARY_DIR}/generated/description.z")
@@ -180,11 +180,7 @@ add_library(weft_layers INTERFACE)
 target_link_libraries(weft_layers INTERFACE ${WEFT_LAYERS})
 
 # --- libweft.so.1 ------------------------------------------------------------------------------------
-set(weft_map "${PROJECT_SOURCE_DIR}/pkgconfig/weft.map")
-if(NOT EXISTS "${weft_map}")
-  set(weft_map "${PROJECT_BINARY_DIR}/generated/weft.map")
-  file(WRITE "${weft_map}" "WEFT_1 { global: weft_*; local: *; };\n")
-endif()
+set(weft_map "${WEFT_GENERATED_DIR}/pkgconfig/weft.map")
 # The C API's objects whole: nothing inside refers to them. Everything else comes as it is needed.
 add_library(weft SHARED $<TARGET_OBJECTS:weft_c_api>)
 list(REMOVE_ITEM WEFT_LAYERS weft_c_api)
@@ -194,7 +190,7 @@ set_target_properties(weft PROPERTIES
   BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "" VERSION ${WEFT_ABI_MAJOR} SOVERSION ${WEFT_ABI_MAJOR} LINK_DEPENDS "${weft_map}")
 target_include_directories(weft INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include/c_api> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/weft>)
-# --undefined-version: a function that is in the list but has no body yet is named by the symbol test.
+# --undefined-version: a name that is in the list without a body is named by the symbol test.
 # No --icf: the archives of LLVM lost their address-significance tables, so the safe form folds nothing; --icf=all saves
 # 1.9 MB and breaks unwinding: a std::bad_alloc that is caught without it ends the process (fuzz.abi_fuzz).
 target_link_options(weft PRIVATE

@@ -85,10 +85,6 @@ weft_error* FromException() noexcept {
   }
 }
 
-weft_error* Unimplemented(const char* function) noexcept {
-  return Guard([&] { return absl::UnimplementedError(absl::StrCat(function, " is not there in this version")); }, "");
-}
-
 namespace {
 
 // Without a function's name: what the caller says is the whole text.

@@ -56,7 +56,6 @@ weft_error* ToErrorOf(std::string_view function, const absl::Status& status) noe
 absl::Status FromError(const weft_error* error);
 weft_error* OutOfMemory() noexcept;
 weft_error* FromException() noexcept;  // within a catch block
-weft_error* Unimplemented(const char* function) noexcept;
 
 // Where the exported function that is being called returns to, and its frame: the position of what has no other. As default arguments
 // of Guard they are those of the function that calls it.

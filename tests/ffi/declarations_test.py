@@ -43,7 +43,7 @@ class Declarations:
         cls.work = tempfile.mkdtemp(prefix="weft-ffi.")
         cls.api = model.load_description(os.path.join(SOURCE, "include", "c_api", "weft_api.json"))
         program = os.path.join(cls.work, "layout")
-        run("cc", "-std=c99", "-I", os.path.join(SOURCE, "include", "c_api"), os.path.join(SOURCE, "tests", "abi", "print_layout.c"),
+        run("cc", "-std=c99", "-I", os.path.join(SOURCE, "include", "c_api"), os.path.join(BUILD, "generated", "tests", "abi", "print_layout.c"),
             "-o", program)
         cls.wanted = run(program).splitlines()
         cls.names = "".join(line.rsplit(" ", 1)[0] + "\n" for line in cls.wanted)

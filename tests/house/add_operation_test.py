@@ -3,8 +3,8 @@
 
 The copy's operation table and the new file are compiled and linked before the build's own objects, then the
 build's operation tests run on the larger table: shape rule, reference, expansion, scalar rule, finite
-differences, vmap. A second copy with a wrong gradient must fail there. Then the generator runs in the copy and
-the C function must be in the header, the fluent layer and the version script.
+differences, vmap. A second copy with a wrong gradient must fail there. Then the generator runs in the copy: it changes these
+committed files and no other, and what the build makes of them has the C function, too.
 
 An operation with a kernel of the CPU is three new files and two list lines: its definition, what a node becomes, the kernel. The
 build's CPU tests run it on every instruction set beside its reference; a second copy whose kernel is wrong must fail there.
@@ -22,6 +22,12 @@ SOURCE = os.environ["WEFT_SOURCE"]
 BUILD = os.environ["WEFT_BUILD"]
 NEW_FILE = "src/ops/nn/tanhgap.cc"
 LIST = "src/ops/ops.list"
+# The committed files that the generator changes for an operation, beside ops.json, which opdump writes.
+MOVED = ("include/c_api/weft_api.json", "include/c_api/weft_ops.h", "include/c_api/weft_fluent.h",
+         "docs/reference.md", "docs/operations.md", "docs/languages.md",
+         "bindings/ffi/luajit/weft_ffi.lua", "bindings/ffi/python/weft_ffi.py", "bindings/ffi/rust/src/lib.rs", "bindings/ffi/go/weft.go",
+         "bindings/cpp/libweft/operations.hpp",
+         "bindings/python/libweft/_methods.pyi", "bindings/python/libweft/_ops.py", "bindings/python/libweft/_ops.pyi")
 OPERATION = """\
 // tanhgap: x - tanh(x).
 #include <cmath>
@@ -187,7 +193,7 @@ class AddOperation(unittest.TestCase):
     def setUp(self):
         self.work = tempfile.mkdtemp(prefix="weft-add-op.")
         self.tree = os.path.join(self.work, "tree")
-        for top in ("src", "include", "bindings/generate", "pkgconfig", "tests/abi", "docs"):
+        for top in ("src", "include", "bindings", "docs"):
             shutil.copytree(os.path.join(SOURCE, top), os.path.join(self.tree, top))
         with open(os.path.join(BUILD, "compile_commands.json"), encoding="utf-8") as handle:
             self.commands = {os.path.relpath(e["file"], SOURCE): e["command"] for e in json.load(handle)}
@@ -283,11 +289,13 @@ class AddOperation(unittest.TestCase):
 
         with open(os.path.join(self.tree, "include/c_api/ops.json"), "w", encoding="utf-8") as out:
             out.write(self.must(dump))
-        self.must(sys.executable, os.path.join(self.tree, "bindings/generate"))
-        for path, text in (("include/c_api/weft_ops.h", "weft_tanhgap("),
-                           ("include/c_api/weft_fluent.h", "wf_tanhgap("),
-                           ("pkgconfig/weft.map", "weft_tanhgap;")):
-            with open(os.path.join(self.tree, path), encoding="utf-8") as handle:
+        wrote = self.must(sys.executable, os.path.join(self.tree, "bindings/generate"))
+        self.assertEqual(sorted("wrote " + path for path in MOVED), sorted(wrote.splitlines()))
+        self.must(sys.executable, os.path.join(self.tree, "bindings/generate"), "--build", os.path.join(self.work, "built"))
+        for top, path, text in ((self.tree, "include/c_api/weft_ops.h", "weft_tanhgap("),
+                                (self.tree, "include/c_api/weft_fluent.h", "wf_tanhgap("),
+                                (os.path.join(self.work, "built"), "pkgconfig/weft.map", "weft_tanhgap;")):
+            with open(os.path.join(top, path), encoding="utf-8") as handle:
                 self.assertIn(text, handle.read(), path)
 
     def test_a_kernel_of_the_cpu_is_three_files_and_two_list_lines(self):

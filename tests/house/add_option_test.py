@@ -42,8 +42,8 @@ class AddOption(unittest.TestCase):
     def setUp(self):
         self.copy = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.copy)
-        # The generator looks for the functions that have a body, for the folders of operations and for the page with the table.
-        for folder in ("include", "bindings/generate", "src/c_api", "src/ops"):
+        # The generator looks for the folders of operations and for the page with the table.
+        for folder in ("include", "bindings/generate", "src/ops"):
             shutil.copytree(os.path.join(SOURCE, folder), os.path.join(self.copy, folder))
         os.makedirs(os.path.join(self.copy, "docs"))
         shutil.copy(os.path.join(SOURCE, "docs/concepts.md"), os.path.join(self.copy, "docs"))
@@ -55,7 +55,8 @@ class AddOption(unittest.TestCase):
                 for name, added in LINES.items():
                     if line.startswith('    {"name": "%s", "type"' % name):
                         f.write(added)
-        subprocess.run(["python3", os.path.join(self.copy, "bindings/generate")], check=True, stdout=subprocess.PIPE)
+        for more in ([], ["--build", os.path.join(self.copy, "built")]):
+            subprocess.run(["python3", os.path.join(self.copy, "bindings/generate"), *more], check=True, stdout=subprocess.PIPE)
 
     def read(self, path):
         with open(os.path.join(self.copy, path), encoding="utf-8") as f:
@@ -67,18 +68,18 @@ class AddOption(unittest.TestCase):
             with open(os.path.join(self.copy, path), "w", encoding="utf-8") as f:
                 f.write(content)
         program = os.path.join(self.copy, "main")
-        subprocess.run(["g++", "-std=c++20", "-I", self.copy, os.path.join(self.copy, "main.cc"), "-o", program], check=True)
+        subprocess.run(["g++", "-std=c++20", "-I", self.copy, "-I", os.path.join(self.copy, "built"), os.path.join(self.copy, "main.cc"), "-o", program], check=True)
         said = subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
         self.assertEqual(said, ["isa= unroll_most=8 fuse_sums=1", "isa= unroll_most=4 fuse_sums=0", "hello"])
 
     def test_the_callers_values_arrive(self):
-        copied = self.read("src/c_api/generated/option_copy.h")
+        copied = self.read("built/src/c_api/generated/option_copy.h")
         for line in ("options->greeting = settings.text(Option::kGreeting);", "options->program.unroll_most = settings.integer(Option::kUnrollMost);",
                      "options->program.say_why = settings.truth(Option::kSayWhy);"):
             self.assertIn(line, copied)
 
     def test_documents_and_the_table_name_it(self):
-        for path in ("docs/options.md", "src/c_api/generated/option_table.h", "include/c_api/weft_base.h"):
+        for path in ("docs/options.md", "built/src/c_api/generated/option_table.h", "include/c_api/weft_base.h"):
             self.assertIn("unroll_most", self.read(path), path)
 
 
