@@ -127,7 +127,7 @@ def main():
         print("\n".join(lacking + unknown))
         return 1 if lacking or unknown else 0
     os.environ.setdefault("LIBWEFT_PATH", os.path.join(options.build, "lib"))
-    sys.path.insert(0, str(ROOT / "bindings" / "python"))
+    sys.path.insert(0, os.path.join(options.build, "generated", "bindings", "python"))
     rows, failed = run(options)
     if options.json:
         print(json.dumps({"operations": rows, "failed": failed}, indent=1))

@@ -42,7 +42,7 @@ def programs(options, folder):
     python = [sys.executable, os.path.join(ROOT, "examples", "python", "fashion_mnist.py")]
     env = {
         **os.environ,
-        "PYTHONPATH": os.path.join(ROOT, "bindings", "python"),
+        "PYTHONPATH": os.path.join(options.build, "generated", "bindings", "python"),
         "LIBWEFT_PATH": os.path.join(options.build, "lib"),
         "LIBWEFT_ACCELERATOR": "0" if options.no_accelerator else accelerator(folder),
         "WEFT_CACHE_DIR": os.path.join(folder, "cache"),

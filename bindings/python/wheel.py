@@ -46,12 +46,27 @@ def accelerator(parts, output, sanitize=False):
             return parts.die(f"the accelerator could not be compiled, which needs cc and Python's headers: {error}")
 
 
+def sources():
+    """{path in the package: bytes} of its Python files: those that people write and those that bindings/generate makes."""
+    sys.path.insert(0, str(HERE.parent / "generate"))
+    from generator import outputs
+
+    files = {
+        path.relative_to(HERE): path.read_bytes()
+        for path in (HERE / "libweft").rglob("*")
+        if path.suffix in (".py", ".pyi") or path.name == "py.typed"
+    }
+    home = HERE.relative_to(outputs.ROOT)
+    made = {pathlib.Path(path): text for path, text in outputs.built().items()}
+    return files | {path.relative_to(home): text.encode() for path, text in made.items() if home in path.parents}
+
+
 def package(parts, out, version, library, fast, licences):
     """Writes the wheel; gives its path."""
     tag = "py3-none-" + parts.platform_tag([library, fast])
     wheel = parts.Wheel(out, "libweft", version, tag, pure=False)
-    for path in sorted(p for p in (HERE / "libweft").rglob("*") if p.suffix in (".py", ".pyi") or p.name == "py.typed"):
-        wheel.add(path.relative_to(HERE).as_posix(), path.read_bytes())
+    for path, content in sorted(sources().items()):
+        wheel.add(path.as_posix(), content)
     wheel.add("libweft/" + library.name, library.read_bytes(), executable=True)
     wheel.add("libweft/" + fast.name, fast.read_bytes(), executable=True)
     for path in licences:

@@ -27,3 +27,37 @@ function(weft_generated_sources out folder)
   list(TRANSFORM files PREPEND "${WEFT_GENERATED_DIR}/")
   set(${out} "${files}" PARENT_SCOPE)
 endfunction()
+
+# Bindings are whole below generated/bindings, in the layout of their packages: files that people write are linked there beside those that
+# are made, so that an edit of one needs no build.
+file(GLOB_RECURSE weft_binding_files CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/bindings/cpp/*.hpp"
+  "${PROJECT_SOURCE_DIR}/bindings/ffi/go.*" "${PROJECT_SOURCE_DIR}/bindings/python/libweft/*.py" "${PROJECT_SOURCE_DIR}/bindings/python/libweft/*.pyi"
+  "${PROJECT_SOURCE_DIR}/bindings/python/libweft/py.typed")
+list(REMOVE_ITEM weft_binding_files ${weft_generated_names})  # left in the folder by an older checkout
+file(GLOB_RECURSE weft_binding_links "${WEFT_GENERATED_DIR}/bindings/*")
+foreach(file IN LISTS weft_binding_links)
+  if(IS_SYMLINK "${file}" AND NOT EXISTS "${file}")
+    file(REMOVE "${file}")  # its file has another name by now
+  endif()
+endforeach()
+foreach(file IN LISTS weft_binding_files)
+  get_filename_component(folder "${WEFT_GENERATED_DIR}/${file}" DIRECTORY)
+  file(MAKE_DIRECTORY "${folder}")
+  file(CREATE_LINK "${PROJECT_SOURCE_DIR}/${file}" "${WEFT_GENERATED_DIR}/${file}" SYMBOLIC)
+endforeach()
+
+# weft_install_binding(binding destination): its files, those that are made too, and no link.
+function(weft_install_binding binding destination)
+  foreach(home "${PROJECT_SOURCE_DIR}" "${WEFT_GENERATED_DIR}")
+    set(files ${weft_binding_files})
+    if(home STREQUAL WEFT_GENERATED_DIR)
+      set(files ${weft_generated_names})
+    endif()
+    list(FILTER files INCLUDE REGEX "^bindings/${binding}/")
+    foreach(file IN LISTS files)
+      file(RELATIVE_PATH name "/bindings/${binding}" "/${file}")
+      get_filename_component(folder "${name}" DIRECTORY)
+      install(FILES "${home}/${file}" DESTINATION "${destination}/${folder}" COMPONENT dev)
+    endforeach()
+  endforeach()
+endfunction()

@@ -63,10 +63,10 @@ set(weft_c_api "${PROJECT_SOURCE_DIR}/include/c_api")
 install(FILES ${weft_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/weft COMPONENT dev)
 install(FILES "${weft_c_api}/weft_api.json" "${weft_c_api}/weft_api.schema.json" "${PROJECT_SOURCE_DIR}/bindings/generate/api.json" "${weft_c_api}/ops.json"
   DESTINATION ${CMAKE_INSTALL_DATADIR}/weft COMPONENT dev)
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/bindings/ffi" DESTINATION ${CMAKE_INSTALL_DATADIR}/weft COMPONENT dev PATTERN "__pycache__" EXCLUDE)
+weft_install_binding(ffi "${CMAKE_INSTALL_DATADIR}/weft/ffi")
 install(FILES "${PROJECT_BINARY_DIR}/lib/libweft.so" DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
 # libweft.hpp stands beside the folder weft, its parts in the folder libweft.
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/bindings/cpp/" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev FILES_MATCHING PATTERN "*.hpp")
+weft_install_binding(cpp "${CMAKE_INSTALL_INCLUDEDIR}")
 install(FILES "${PROJECT_BINARY_DIR}/generated/weft.pc" "${PROJECT_BINARY_DIR}/generated/weft-cpp.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT dev)
 install(FILES "${PROJECT_BINARY_DIR}/generated/weftConfig.cmake" "${PROJECT_BINARY_DIR}/generated/weftConfigVersion.cmake"
   DESTINATION "${weft_package_dir}" COMPONENT dev)

@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 SOURCE = os.environ["WEFT_SOURCE"]
-sys.path.insert(0, os.path.join(SOURCE, "bindings", "ffi", "python"))
+sys.path.insert(0, os.path.join(os.environ["WEFT_BUILD"], "generated", "bindings", "ffi", "python"))
 import weft_ffi as w  # noqa: E402
 
 LOCALES = ("de_DE", "tr_TR", "fr_FR")

@@ -99,7 +99,7 @@ class Cache(unittest.TestCase):
     def test_functions(self):
         import ctypes as c
         import sys
-        sys.path.insert(0, os.path.join(os.environ["WEFT_SOURCE"], "bindings", "ffi", "python"))
+        sys.path.insert(0, os.path.join(os.environ["WEFT_BUILD"], "generated", "bindings", "ffi", "python"))
         import weft_ffi as w
         lib, ctx, f = w.load(os.environ["WEFT_LIB"]), w.weft_context(), w.weft_function()
         w.check(lib, lib.weft_context_create(None, c.byref(ctx)))

@@ -49,7 +49,7 @@ try:
 except Exception as error:
     print("ERROR", error, flush=True)
     sys.exit(3)
-""" % str(SOURCE / "bindings" / "ffi" / "python")
+""" % str(pathlib.Path(os.environ["WEFT_BUILD"]) / "generated" / "bindings" / "ffi" / "python")
 
 
 class Launch(unittest.TestCase):

@@ -12,9 +12,9 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import replay  # noqa: E402
 import samples  # noqa: E402
 
-SOURCE, LIB = os.environ["WEFT_SOURCE"], os.environ["WEFT_LIB"]
+SOURCE, BUILD, LIB = os.environ["WEFT_SOURCE"], os.environ["WEFT_BUILD"], os.environ["WEFT_LIB"]
 HERE = os.path.join(SOURCE, "tests", "cpp_binding")
-INCLUDES = ["-I", os.path.join(SOURCE, "include", "c_api"), "-I", os.path.join(SOURCE, "bindings", "cpp"), "-I", HERE]
+INCLUDES = ["-I", os.path.join(SOURCE, "include", "c_api"), "-I", os.path.join(BUILD, "generated", "bindings", "cpp"), "-I", HERE]
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"]
 LINK = [LIB, "-Wl,-rpath," + os.path.dirname(LIB), "-pthread"]
 COMPILERS = [c for c in map(shutil.which, ("g++", "clang++", "clang++-19")) if c]

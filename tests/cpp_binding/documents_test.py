@@ -5,7 +5,7 @@ import subprocess
 import tempfile
 import unittest
 
-SOURCE, LIB = os.environ["WEFT_SOURCE"], os.environ["WEFT_LIB"]
+SOURCE, BUILD, LIB = os.environ["WEFT_SOURCE"], os.environ["WEFT_BUILD"], os.environ["WEFT_LIB"]
 
 
 def text_of(name):
@@ -24,7 +24,7 @@ class Documents(unittest.TestCase):
             with open(source, "w", encoding="utf-8") as out:
                 out.write(text)
             built = subprocess.run(["c++", "-std=c++20", "-O0", "-Wall", "-Wextra", "-Wpedantic", "-Wno-unused-variable", "-Wno-unused-but-set-variable", "-Werror",
-                                    "-I", os.path.join(SOURCE, "include", "c_api"), "-I", os.path.join(SOURCE, "bindings", "cpp"), source, LIB,
+                                    "-I", os.path.join(SOURCE, "include", "c_api"), "-I", os.path.join(BUILD, "generated", "bindings", "cpp"), source, LIB,
                                     f"-Wl,-rpath,{os.path.dirname(LIB)}", "-o", program], capture_output=True, text=True, timeout=600)
             self.assertEqual(0, built.returncode, built.stderr[:4000])
             done = subprocess.run([program], capture_output=True, text=True, timeout=300, cwd=work, env=dict(os.environ, XDG_CACHE_HOME=work))

@@ -38,14 +38,14 @@ class Cpp(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.work, prefix = folder.name, os.path.join(folder.name, "prefix")
-        shutil.copytree(os.path.join(SOURCE, "bindings", "cpp"), os.path.join(prefix, "include"))
+        shutil.copytree(os.path.join(BUILD, "generated", "bindings", "cpp"), os.path.join(prefix, "include"))
         shutil.copytree(os.path.join(SOURCE, "include", "c_api"), os.path.join(prefix, "include", "weft"))
         os.makedirs(os.path.join(prefix, "lib", "pkgconfig"))
         for name in ("weft.pc", "weft-cpp.pc"):
             shutil.copy(os.path.join(BUILD, "generated", name), os.path.join(prefix, "lib", "pkgconfig"))
         for name in ("libweft.so", "libweft.so.1"):
             os.symlink(os.environ["WEFT_LIB"], os.path.join(prefix, "lib", name))
-        cls.env = {**os.environ, "PYTHONPATH": os.path.join(SOURCE, "bindings", "python"), "LIBWEFT_PATH": os.environ["WEFT_LIB"], "PKG_CONFIG_PATH": os.path.join(prefix, "lib", "pkgconfig"), "WEFT_CACHE_DIR": os.path.join(cls.work, "cache")}
+        cls.env = {**os.environ, "PYTHONPATH": os.path.join(BUILD, "generated", "bindings", "python"), "LIBWEFT_PATH": os.environ["WEFT_LIB"], "PKG_CONFIG_PATH": os.path.join(prefix, "lib", "pkgconfig"), "WEFT_CACHE_DIR": os.path.join(cls.work, "cache")}
 
     def compiled(self, name):
         out = os.path.join(self.work, name)

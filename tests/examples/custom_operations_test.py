@@ -9,7 +9,8 @@ import tempfile
 import unittest
 
 SOURCE, LIB = os.environ["WEFT_SOURCE"], os.environ["WEFT_LIB"]
-sys.path.insert(0, os.path.join(SOURCE, "bindings", "ffi", "python"))
+FFI = os.path.join(os.environ["WEFT_BUILD"], "generated", "bindings", "ffi", "python")
+sys.path.insert(0, FFI)
 import weft_ffi as w  # noqa: E402
 
 F64 = 0x00014002
@@ -182,7 +183,7 @@ class CustomOperations(unittest.TestCase):
         self.assertEqual(wanted, product)
 
     def second_process(self, signature, path):
-        done = subprocess.run([sys.executable, "-c", CHILD, os.path.join(SOURCE, "bindings", "ffi", "python"), LIB, os.path.join(self.work, "cache"), signature, path],
+        done = subprocess.run([sys.executable, "-c", CHILD, FFI, LIB, os.path.join(self.work, "cache"), signature, path],
                               capture_output=True, text=True, env=dict(os.environ, PYTHONPATH=os.path.dirname(os.path.abspath(__file__))))
         return done.stdout.strip() or done.stderr.strip().splitlines()[-1]
 

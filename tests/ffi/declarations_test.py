@@ -11,7 +11,7 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE, BUILD, LIB = os.environ["WEFT_SOURCE"], os.environ["WEFT_BUILD"], os.environ["WEFT_LIB"]
-FFI = os.path.join(SOURCE, "bindings", "ffi")
+FFI = os.path.join(BUILD, "generated", "bindings", "ffi")
 sys.path.insert(0, HERE)
 sys.path.insert(0, os.path.join(SOURCE, "bindings", "generate"))
 import programs  # noqa: E402

@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import sys
 
-sys.path.insert(0, os.path.join(os.environ["WEFT_SOURCE"], "bindings", "ffi", "python"))
+sys.path.insert(0, os.path.join(os.environ["WEFT_BUILD"], "generated", "bindings", "ffi", "python"))
 import weft_ffi  # noqa: E402
 
 

@@ -158,7 +158,7 @@ class Accelerator(unittest.TestCase):
         cls.addClassCleanup(work.cleanup)
         cls.work, cls.file = work.name, os.path.join(work.name, "_accelerator.abi3.so")
         made = subprocess.run(
-            [sys.executable, os.path.join(support.PACKAGE, "wheel.py"), "--accelerator", cls.file],
+            [sys.executable, support.WHEEL, "--accelerator", cls.file],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -24,7 +24,7 @@ def resident():
 
 class Vectors(unittest.TestCase):
     def test_golden_calls_replayed_with_the_library_that_the_package_found(self):
-        ffi = os.path.join(support.SOURCE, "bindings", "ffi", "python")
+        ffi = os.path.join(support.BUILD, "generated", "bindings", "ffi", "python")
         tests = os.path.join(support.SOURCE, "tests", "ffi")
         with tempfile.TemporaryDirectory() as folder:
             code = (

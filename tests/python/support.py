@@ -8,7 +8,8 @@ import unittest
 
 SOURCE = os.environ.get("WEFT_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("WEFT_BUILD") or os.path.join(SOURCE, "build", "release")
-PACKAGE = os.path.join(SOURCE, "bindings", "python")
+PACKAGE = os.path.join(BUILD, "generated", "bindings", "python")
+WHEEL = os.path.join(SOURCE, "bindings", "python", "wheel.py")
 if "LIBWEFT_INSTALLED" not in os.environ:  # Else the package is the installed one, with its own library.
     os.environ.setdefault("LIBWEFT_PATH", os.environ.get("WEFT_LIB") or os.path.join(BUILD, "lib"))
     sys.path.insert(0, PACKAGE)

@@ -50,7 +50,7 @@ class Wheel(unittest.TestCase):
     def make(cls, folder):
         out = os.path.join(cls.work.name, folder)
         done = run(
-            sys.executable, os.path.join(support.PACKAGE, "wheel.py"), "--library", LIBRARY, "--notices", NOTICES, "--out", out
+            sys.executable, support.WHEEL, "--library", LIBRARY, "--notices", NOTICES, "--out", out
         )
         assert done.returncode == 0, done.stdout
         (name,) = os.listdir(out)
@@ -77,6 +77,19 @@ class Wheel(unittest.TestCase):
         self.assertIn("License-File: LICENSE", metadata)
         self.assertNotIn("Requires-Dist", metadata)
         self.assertFalse([n for n in names if "entry_points" in n or n.startswith("weft/")])
+
+    def test_the_build_s_package_is_the_wheel_s(self):
+        with zipfile.ZipFile(self.wheel) as z:
+            shipped = {n: z.read(n) for n in z.namelist() if n.endswith((".py", ".pyi", "/py.typed"))}
+        built = {}
+        for home, _, names in os.walk(support.PACKAGE):
+            for name in names:
+                if name.endswith((".py", ".pyi", "py.typed")):
+                    path = os.path.join(home, name)
+                    with open(path, "rb") as f:
+                        built[os.path.relpath(path, support.PACKAGE)] = f.read()
+        self.assertIn("libweft/_ops.py", shipped)
+        self.assertEqual(shipped, built)
 
     def test_the_same_commit_gives_the_same_bytes(self):
         with open(self.wheel, "rb") as a, open(self.make("two"), "rb") as b:

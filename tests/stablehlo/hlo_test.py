@@ -14,7 +14,7 @@ python_env.enter("jax", ["jax", "numpy"], os.path.abspath(__file__))
 SOURCE, BUILD = os.environ["WEFT_SOURCE"], os.environ["WEFT_BUILD"]
 os.environ.setdefault("LIBWEFT_PATH", os.environ.get("WEFT_LIB") or os.path.join(BUILD, "lib"))
 os.environ["JAX_PLATFORMS"] = "cpu"
-sys.path.insert(0, os.path.join(SOURCE, "bindings", "python"))
+sys.path.insert(0, os.path.join(BUILD, "generated", "bindings", "python"))
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
 from jax._src.interpreters import mlir  # noqa: E402

@@ -16,7 +16,8 @@ import random
 import sys
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bindings", "ffi", "python"))
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+sys.path.insert(0, os.path.join(os.environ.get("WEFT_BUILD") or os.path.join(ROOT, "build", "release"), "generated", "bindings", "ffi", "python"))
 import weft_ffi  # noqa: E402
 
 LEARNING_RATE = 1e-3

@@ -6,7 +6,7 @@ import re
 from . import python_package
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-# The folder of each binding's own code. A function that is named there is reached. Declarations (bindings/ffi) have every function.
+# The folder of each binding's code that people write. A function that is named there is reached. Declarations (bindings/ffi) have every function.
 BINDINGS = (("Python", "bindings/python/libweft", (".py",)), ("C++", "bindings/cpp", (".hpp",)))
 HEAD = """\
 # Languages
@@ -24,7 +24,7 @@ def names_in(folder, suffixes):
     for home, folders, files in os.walk(os.path.join(ROOT, folder)):
         folders.sort()
         for name in files:
-            if name.endswith(suffixes) and name not in ("_ops.py", "operations.hpp"):
+            if name.endswith(suffixes):
                 with open(os.path.join(home, name), encoding="utf-8") as f:
                     found |= set(re.findall(r"\bweft_[a-z0-9_]+", f.read()))
     return found
@@ -36,7 +36,7 @@ def files(api):
         for title, folder, suffixes in BINDINGS
         if os.path.isdir(os.path.join(ROOT, folder))
     ]
-    # Files of the same run are not on the disk yet.
+    # The operations' own functions are in files that the build makes.
     for _, names in bindings:
         names |= {op.function for op in python_package.merged(api)}
     text = (

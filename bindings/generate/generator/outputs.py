@@ -12,8 +12,8 @@ OPS = os.path.join(ROOT, "include", "c_api", "ops.json")
 
 
 def is_committed(path):
-    """Headers with their descriptions, pages, and the bindings."""
-    return path.startswith(("include/", "docs/", "bindings/"))
+    """Headers with their descriptions, and pages."""
+    return path.startswith(("include/", "docs/"))
 
 
 def read(path):

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
-SOURCE, LIB = os.environ["WEFT_SOURCE"], os.environ["WEFT_LIB"]
+SOURCE, BUILD, LIB = os.environ["WEFT_SOURCE"], os.environ["WEFT_BUILD"], os.environ["WEFT_LIB"]
 RACE = """
 #include <libweft.hpp>
 #include <thread>
@@ -29,7 +29,7 @@ class Threads(unittest.TestCase):
 
     def run_it(self, source):
         out = os.path.join(self.work, "program")
-        folders = ["-I", self.work, "-I", os.path.join(SOURCE, "include", "c_api"), "-I", os.path.join(SOURCE, "bindings", "cpp")]
+        folders = ["-I", self.work, "-I", os.path.join(SOURCE, "include", "c_api"), "-I", os.path.join(BUILD, "generated", "bindings", "cpp")]
         subprocess.run(["g++", "-std=c++20", "-O1", "-g", "-fsanitize=thread", *folders, source, LIB, "-Wl,-rpath," + os.path.dirname(LIB), "-pthread",
                         "-o", out], check=True)
         # The sanitizer wants its addresses free, which random ones may not leave.

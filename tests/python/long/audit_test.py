@@ -51,7 +51,7 @@ class Audit(unittest.TestCase):
         cls.addClassCleanup(work.cleanup)
         cls.work = work.name
         made = run(
-            *(sys.executable, os.path.join(support.PACKAGE, "wheel.py"), "--library", LIBRARY),
+            *(sys.executable, support.WHEEL, "--library", LIBRARY),
             *("--notices", NOTICES, "--out", cls.work),
         )
         assert made.returncode == 0, made.stdout

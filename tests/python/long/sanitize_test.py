@@ -31,7 +31,7 @@ class Sanitized(unittest.TestCase):
         work = tempfile.TemporaryDirectory()
         cls.addClassCleanup(work.cleanup)
         made = os.path.join(work.name, "_accelerator.abi3.so")
-        command = [sys.executable, os.path.join(support.PACKAGE, "wheel.py"), "--sanitize", "--accelerator", made]
+        command = [sys.executable, support.WHEEL, "--sanitize", "--accelerator", made]
         subprocess.run(command, stdout=subprocess.PIPE, check=True)
         cls.env = {
             **os.environ,

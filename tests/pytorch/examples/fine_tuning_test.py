@@ -14,6 +14,7 @@ import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
 EXAMPLES = os.path.join(support.ROOT, "examples", "python")
+BUILD = os.environ.get("WEFT_BUILD") or os.path.join(support.ROOT, "build", "release")
 DATA = "/usr/share/datasets/fashion-mnist"
 OURS = """
 import sys, fine_tuning, libweft as wf
@@ -71,8 +72,8 @@ class FineTuning(unittest.TestCase):
         cls.model.eval()
 
     def run_it(self, *command):
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.join(support.ROOT, "bindings", "python"), EXAMPLES]),
-               "LIBWEFT_PATH": os.environ.get("WEFT_LIB") or os.path.join(support.ROOT, "build", "release", "lib")}
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.join(BUILD, "generated", "bindings", "python"), EXAMPLES]),
+               "LIBWEFT_PATH": os.environ.get("WEFT_LIB") or os.path.join(BUILD, "lib")}
         done = subprocess.run([sys.executable, *command], cwd=self.work, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                               timeout=300, check=False)
         self.assertEqual(0, done.returncode, done.stderr[-3000:])
