@@ -125,11 +125,11 @@ class Driver {
     f(last);
   }
 
-  Stretch Keys(int64_t block) const {
+  Range Keys(int64_t block) const {
     return {CutAt(key_steps_, key_blocks_, block) * kAttentionLanes,
             std::min(call_.keys, CutAt(key_steps_, key_blocks_, block + 1) * kAttentionLanes)};
   }
-  Stretch Queries(int64_t block) const {
+  Range Queries(int64_t block) const {
     return {CutAt(call_.queries, query_blocks_, block), CutAt(call_.queries, query_blocks_, block + 1)};
   }
 
@@ -166,7 +166,7 @@ class Driver {
 
   void PackKeys(int64_t key_member, int64_t block) {
     const AttentionOffsets at = OffsetsOf(call_, call_.out, key_member * call_.group);
-    const Stretch keys = Keys(block);
+    const Range keys = Keys(block);
     const int64_t rows = CeilDiv(call_.queries, query_blocks_);
     GemmCall scores = Scores(rows, keys.size()), values = Values(rows, keys.size(), true);
     scores.b.data = At(call_.k.data, (at.k + keys.begin * call_.k.row_stride) * element_);
@@ -212,7 +212,7 @@ class Driver {
     Space space;
     WEFT_RETURN_IF_ERROR(Get(&space));
     const AttentionOffsets at = OffsetsOf(call_, call_.out, member);
-    const Stretch queries = Queries(block);
+    const Range queries = Queries(block);
     const int64_t rows = queries.size();
     std::fill_n(space.most, rows, -std::numeric_limits<float>::infinity());
     std::fill_n(space.sums, rows * kAttentionLanes, 0.0F);
@@ -221,7 +221,7 @@ class Driver {
     const int64_t end = SeenByFirst(call_) + queries.end - 1;
     bool accumulate = false;
     for (int64_t b = first; b < last && Keys(b).begin < end && !LaunchEnds(); ++b) {
-      const Stretch keys = Keys(b);
+      const Range keys = Keys(b);
       GemmCall scores = Scores(rows, keys.size()), values = Values(rows, keys.size(), accumulate);
       scores.a.data = At(call_.q.data, (at.q + queries.begin * call_.q.row_stride) * element_);
       scores.c = space.scores;
@@ -293,7 +293,7 @@ class Driver {
     return absl::OkStatus();
   }
 
-  void SetMask(const AttentionOffsets& at, const Stretch& queries, const Stretch& keys, AttentionRows* run) const {
+  void SetMask(const AttentionOffsets& at, const Range& queries, const Range& keys, AttentionRows* run) const {
     if (!call_.has_mask) return;
     const bool bf16 = call_.dtype == DType::kBF16;
     run->mask =
@@ -304,7 +304,7 @@ class Driver {
     run->kind = call_.mask_column_stride == 0 ? AttentionMask::kOne : bf16 ? AttentionMask::kBF16 : AttentionMask::kF32;
   }
 
-  void Finish(const AttentionOffsets& at, const Stretch& queries, const float* values, const float* sums) const {
+  void Finish(const AttentionOffsets& at, const Range& queries, const float* values, const float* sums) const {
     AttentionResult run;
     run.values = values;
     run.sums = sums;

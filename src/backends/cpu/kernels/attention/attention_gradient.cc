@@ -81,8 +81,8 @@ class Driver {
   absl::Status ForEachChunk(int64_t end, F f) const {
     const int64_t steps = CeilDiv(end, kAttentionLanes), chunks = CeilDiv(end, kChunk);
     for (int64_t i = 0; i < chunks && !LaunchEnds(); ++i) {
-      const Stretch keys = {CutAt(steps, chunks, i) * kAttentionLanes,
-                            std::min(end, CutAt(steps, chunks, i + 1) * kAttentionLanes)};
+      const Range keys = {CutAt(steps, chunks, i) * kAttentionLanes,
+                          std::min(end, CutAt(steps, chunks, i + 1) * kAttentionLanes)};
       WEFT_RETURN_IF_ERROR(f(keys));
     }
     return absl::OkStatus();
@@ -208,7 +208,7 @@ class Driver {
   absl::Status RunStrip(int64_t member, int64_t part, int64_t head, int64_t strip, const Space& space) {
     const int64_t of_queries = member * call_.group + head;
     const AttentionOffsets at = OffsetsOf(call_, gradient_.g, of_queries);
-    const Stretch queries = {CutAt(call_.queries, strips_, strip), CutAt(call_.queries, strips_, strip + 1)};
+    const Range queries = {CutAt(call_.queries, strips_, strip), CutAt(call_.queries, strips_, strip + 1)};
     const int64_t rows = queries.size(), columns = RoundUp(rows, kAttentionLanes);
     const int64_t end = SeenBefore(queries.end);
     float* const dq = gradient_.dq + (of_queries * call_.queries + queries.begin) * call_.width;
@@ -235,12 +235,12 @@ class Driver {
     run.most = space.most;
     run.sums = space.sums;
     run.along = space.along;
-    const auto see = [&](const Stretch& keys) {
+    const auto see = [&](const Range& keys) {
       run.rows = keys.size();
       run.scores = space.scores + keys.begin * columns;
       run.slopes = space.slopes + keys.begin * columns;
     };
-    WEFT_RETURN_IF_ERROR(ForEachChunk(end, [&](const Stretch& keys) -> absl::Status {
+    WEFT_RETURN_IF_ERROR(ForEachChunk(end, [&](const Range& keys) -> absl::Status {
       see(keys);
       scores.m = keys.size();
       scores.a.data = At(call_.k.data, (at.k + keys.begin * call_.k.row_stride) * element_);
@@ -251,7 +251,7 @@ class Driver {
       columns_->scale(run);
       return absl::OkStatus();
     }));
-    WEFT_RETURN_IF_ERROR(ForEachChunk(end, [&](const Stretch& keys) -> absl::Status {
+    WEFT_RETURN_IF_ERROR(ForEachChunk(end, [&](const Range& keys) -> absl::Status {
       see(keys);
       columns_->exponentials(run);
       slopes.m = keys.size();
@@ -266,7 +266,7 @@ class Driver {
     GemmCall of_k = Sums(call_.width, rows, kChunk), of_v = Sums(call_.value_width, rows, kChunk);
     SetFactor(q, call_.q.row_stride, rows, call_.width, space.q, &of_k);
     SetFactor(g, gradient_.g.row_stride, rows, call_.value_width, space.g, &of_v);
-    WEFT_RETURN_IF_ERROR(ForEachChunk(end, [&](const Stretch& keys) -> absl::Status {
+    WEFT_RETURN_IF_ERROR(ForEachChunk(end, [&](const Range& keys) -> absl::Status {
       see(keys);
       columns_->slopes(run);
       of_v.m = of_k.m = keys.size();
@@ -306,7 +306,7 @@ class Driver {
   }
 
   // In the order of scores that are transposed.
-  void SetMask(const AttentionOffsets& at, const Stretch& queries, const Stretch& keys, float* turned,
+  void SetMask(const AttentionOffsets& at, const Range& queries, const Range& keys, float* turned,
                AttentionColumns* run) const {
     if (!call_.has_mask) return;
     const int64_t row_stride = call_.mask.row_stride, column_stride = call_.mask_column_stride;

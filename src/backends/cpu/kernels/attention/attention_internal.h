@@ -16,11 +16,6 @@ inline int64_t RoundUp(int64_t n, int64_t unit) { return CeilDiv(n, unit) * unit
 
 inline const char* At(const void* data, int64_t bytes) { return static_cast<const char*>(data) + bytes; }
 
-struct Stretch {
-  int64_t begin = 0, end = 0;
-  int64_t size() const { return end - begin; }
-};
-
 // Keys that query 0 sees; fewer than 1 where it sees none.
 inline int64_t SeenByFirst(const AttentionCall& call) { return call.causal ? call.lead + 1 : call.keys; }
 

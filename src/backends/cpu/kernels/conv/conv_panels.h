@@ -2,6 +2,7 @@
 // they lie depends on the taps, the channels and the columns alone, so that calls over other images find the same.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "src/backends/cpu/kernels/conv/conv_phases.h"
@@ -16,6 +17,19 @@ struct GatherPlan {
   std::vector<Phase> phases;
 
   static GatherPlan Make(const CpuTarget& target, const GatherCall& call);
+
+  // Tells whether tiles of this phase round the sums, do the epilogue, or leave sums in f32 to be narrowed.
+  bool Rounds(const Phase& phase) const { return RoundsSums(call, phase); }
+  bool Ends(const Phase& phase) const { return EndsSums(call, phase, phases.size()); }
+  bool Widens(const Phase& phase) const { return call.types.narrow && !Rounds(phase); }
+  // Bytes of a result as tiles write it, and in the end.
+  int64_t TileBytes(const Phase& phase) const { return Rounds(phase) ? 2 : call.types.accumulator_bytes; }
+  int64_t ResultBytes() const { return call.types.narrow ? 2 : call.types.accumulator_bytes; }
+  // Row stride of the f32 sums of a group of tiles in a chunk's columns, where the results are narrower.
+  int64_t WideStride(const Phase& phase) const {
+    const int64_t chunk = phase.chunk_panels * columns.MaxVectors() * columns.lanes;
+    return std::min(chunk, call.ToChannels()) * 4;
+  }
 
   int64_t element() const { return PackedElementBytes(call.types.pack); }
   // Over all groups; a flat number counts them so.

@@ -15,6 +15,9 @@ namespace weft::cpu {
 struct KBlock {
   int64_t tap0 = 0, tap1 = 0;
   int64_t channel0 = 0, channel1 = 0;
+
+  // Tells whether there are sums of earlier blocks to add to.
+  bool Adds() const { return tap0 > 0 || channel0 > 0; }
 };
 
 struct Phase {

@@ -56,6 +56,12 @@ struct TypePlan {
 // False where tiles do not serve the types (integers, odd mixtures): the plain loop's business.
 bool PlanTypes(const CpuTarget& target, DType input, DType output, TypePlan* plan);
 
+// Things [begin, end) of some that are counted: rows, tiles, panels, channels.
+struct Range {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+};
+
 // Even cuts of `count` into `parts`: sizes differ by at most one, so that two tile shapes serve any length.
 inline int64_t CutAt(int64_t count, int64_t parts, int64_t index) { return count * index / parts; }
 inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
