@@ -20,7 +20,6 @@ LINES, METHODS, PARAMETERS = 300, 25, 7
 LONG = {
     "src/backends/cpu/kernels/attention/attention.cc: Driver": (345, "one block of queries against all keys; its buffers, cuts and numbers are one plan's"),
     "src/backends/cpu/kernels/attention/attention_gradient.cc: Driver": (334, "the same of the gradient"),
-    "src/backends/cpu/kernels/conv/conv_weights.cc: Weights": (409, "to be split: packing of lines, tiles and their sums"),
     "src/backends/cpu/kernels/tiles/micro.cc: Emitter": (631, "to be split: the code of one register tile, from its loads to its post-ops"),
     "src/backends/cpu/loop/codegen.cc: LoopEmitter": (635, "to be split: a loop's code for vectors, for the rest and for sums"),
     "src/distributed/tcp.cc: Hub": (343, "one thread's sockets, and what waits for them"),
@@ -32,7 +31,6 @@ WIDE = {"src/runtime/io.cc: Posix": (28, "the system's calls, a method each")}
 MANY = {
     "src/backends/cpu/kernels/conv/conv_depthwise.cc": (1, "a constructor: the sizes of a call"),
     "src/backends/cpu/kernels/conv/conv_tiles.cc": (1, "places within tiles, kept in registers"),
-    "src/backends/cpu/kernels/conv/conv_weights.cc": (3, "places within tiles, kept in registers"),
     "src/backends/cpu/kernels/product/amx_driver.cc": (1, "places within tiles, kept in registers"),
     "src/backends/cpu/kernels/product/gemm_plan.cc": (1, "places within tiles, kept in registers"),
     "src/backends/cpu/launch/host_bodies.cc": (1, "a row's keys, values and rooms"),
