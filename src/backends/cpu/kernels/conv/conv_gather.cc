@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "src/backends/cpu/kernels/conv/conv_padding.h"
 #include "src/backends/cpu/kernels/conv/conv_panels.h"
 #include "src/backends/cpu/kernels/conv/gather_block.h"
@@ -156,7 +157,7 @@ class Gather {
     char* const shared = static_cast<char*>(ThreadScratch(ScratchSlot::kShared, packed_bytes + zero_bytes_));
     if (shared == nullptr) return OutOfScratch("a convolution's packed kernel", packed_bytes + zero_bytes_);
     std::memset(shared + packed_bytes, 0, zero_bytes_);
-    std::vector<PhaseDeal> deals;
+    PhaseDeals deals;
     for (const Phase& phase : plan_.phases) deals.push_back(PhaseDeal::Make(plan_, phase, pool.threads()));
     const bool packs = packed == nullptr;
     if (packs) {
@@ -174,7 +175,9 @@ class Gather {
   }
 
  private:
-  void PackBefore(const std::vector<PhaseDeal>& deals, char* packed, ThreadPool& pool) const {
+  using PhaseDeals = absl::InlinedVector<PhaseDeal, 1>;
+
+  void PackBefore(const PhaseDeals& deals, char* packed, ThreadPool& pool) const {
     std::vector<const Phase*> before;
     for (size_t i = 0; i < plan_.phases.size(); ++i) {
       const Phase& phase = plan_.phases[i];
@@ -201,8 +204,8 @@ class Gather {
 
   KernelSet::State& state_;
   const GatherPlan plan_;
-  std::vector<PhaseTiles> sets_;  // each phase's, or those of the only one's parts
-  int64_t zero_bytes_ = 0;        // of what padding is read from
+  absl::InlinedVector<PhaseTiles, 1> sets_;  // each phase's, or those of the only one's parts
+  int64_t zero_bytes_ = 0;                   // of what padding is read from
   std::atomic<bool> out_of_memory_{false};
 };
 

@@ -168,14 +168,15 @@ class WeightAdder {
     }
   }
 
-  char* Row(int64_t row) const { return operands_.w + row * shape_.call.out_channels * shape_.bytes(); }
+  char* Row(int64_t row) const { return operands_.w + row * row_bytes_; }
 
   void OneTile(const Tile& tile, int64_t lines, Range panels, bool adds) {
     const WeightRun& run = runs_[tile.run];
     const char* x = operands_.x + (tile.group * shape_.channels + tile.first) * shape_.bytes();
     for (int64_t i = 0; i < lines; ++i) a_[i] = x + line_offsets_[i];
     void* c[16];
-    for (int64_t r = 0; r < tile.rows; ++r) c[r] = Row(run.weight_row + tile.first + r);
+    char* const first = Row(run.weight_row + tile.first);
+    for (int64_t r = 0; r < tile.rows; ++r) c[r] = first + r * row_bytes_;
     AddColumns(tile, lines, run.count, c, panels, adds);
   }
 
@@ -206,16 +207,17 @@ class WeightAdder {
     args.b_stride = runs_.YStep();
     args.c = c;
     args.accumulate = adds || !runs_.whole();
+    const int64_t group = tile.group * shape_.group_columns, bytes = shape_.bytes();
+    const bool masks = !shape_.pairs();
     const int64_t together = shape_.together(), most = kMostPixels / together, steps = CeilDiv(pixels, together);
     for (int64_t step = 0; step < steps; step += most) {  // a line that is longer is alone
       if (step > 0 && LaunchEnds()) return;
       args.k = std::min(most, steps - step);
       for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
-        args.c_offset = (tile.group * shape_.group_columns + columns_.First(panel) * columns_.lanes) * shape_.bytes();
+        args.c_offset = (group + columns_.First(panel) * columns_.lanes) * bytes;
         args.b = operands_.y + args.c_offset + step * args.b_stride;
         args.last_lanes = columns_.LastLanes(panel);
-        const bool masked = !shape_.pairs() && args.last_lanes != columns_.lanes;
-        cut_.set.At(tile.rows, columns_.Vectors(panel), masked)(&args);
+        cut_.set.At(tile.rows, columns_.Vectors(panel), masks && args.last_lanes != columns_.lanes)(&args);
       }
       args.accumulate = 1;
       if (step + most >= steps) return;
@@ -229,6 +231,7 @@ class WeightAdder {
   const WeightCut& cut_;
   const ColumnCut& columns_;
   const WeightOperands operands_;
+  const int64_t row_bytes_ = shape_.call.out_channels * shape_.bytes();  // of W
   // A block's lines: pointers into x, offsets into dy, and those of a run into x.
   const void** a_ = nullptr;
   int64_t *b_offsets_ = nullptr, *line_offsets_ = nullptr;

@@ -36,6 +36,12 @@ class TilePointers {
         phase_(phase),
         block_(block),
         tables_(tables),
+        source_(call_.types.source_bytes),
+        tile_bytes_(operands.plan.TileBytes(phase)),
+        pixel_(operands.from.dims[kInner] * source_),
+        from_step_(phase.dims[kInner].in_step * pixel_),
+        to_step_(tables.wide != nullptr ? tables.wide_stride
+                                        : phase.dims[kInner].step * operands.to.dims[kInner] * tile_bytes_),
         one_pointer_(operands.plan.form == MicroForm::kColumns),
         joins_(phase.joinable && (block.tap1 - block.tap0) % phase.inner_taps == 0 &&
                block.tap0 % phase.inner_taps == 0 && block.channel1 - block.channel0 == call_.group_from) {}
@@ -69,13 +75,8 @@ class TilePointers {
     for (int64_t r = 0; r < rows; ++r) c_[r] = static_cast<char*>(c_[r]) + c_step;
   }
   // From so many pixels of a line to the next, in bytes.
-  int64_t FromStep(int64_t rows) const {
-    return rows * phase_.dims[kInner].in_step * operands_.from.dims[kInner] * call_.types.source_bytes;
-  }
-  int64_t ToStep(int64_t rows) const {
-    if (tables_.wide != nullptr) return rows * tables_.wide_stride;
-    return rows * phase_.dims[kInner].step * operands_.to.dims[kInner] * operands_.plan.TileBytes(phase_);
-  }
+  int64_t FromStep(int64_t rows) const { return rows * from_step_; }
+  int64_t ToStep(int64_t rows) const { return rows * to_step_; }
 
  private:
   static constexpr int kInner = PixelCursor::kInner;
@@ -92,7 +93,7 @@ class TilePointers {
   }
 
   char* Result(const PixelCursor& cursor) const {
-    return static_cast<char*>(call_.to) + cursor.Offset(operands_.to) * operands_.plan.TileBytes(phase_);
+    return static_cast<char*>(call_.to) + cursor.Offset(operands_.to) * tile_bytes_;
   }
 
   void SetEach(const PixelCursor& first, TileShape shape, int64_t channel, char* wide) {
@@ -107,75 +108,72 @@ class TilePointers {
   void SetLine(const PixelCursor& first, TileShape shape, int64_t taps, int64_t channel, char* wide) {
     const int64_t pointers = Pointers(shape.rows);
     SetPixel(first, {pointers, true, shape.joined}, channel, tables_.a);
-    const int64_t delta = FromStep(1);
+    const char* const zeros = operands_.zeros;
     for (int64_t t = 0; t < taps; ++t) {
       const void** slot = tables_.a + t * pointers;
       const char* base = static_cast<const char*>(slot[0]);
-      const int64_t step = base == operands_.zeros ? 0 : delta;
+      const int64_t step = base == zeros ? 0 : from_step_;
       for (int64_t r = 1; r < pointers; ++r) slot[r] = base + r * step;
     }
-    const int64_t c_step = ToStep(1);
     char* base = wide != nullptr ? wide : Result(first);
-    for (int64_t r = 0; r < shape.rows; ++r) c_[r] = base + r * c_step;
+    for (int64_t r = 0; r < shape.rows; ++r) c_[r] = base + r * to_step_;
   }
-
-  // A block's taps of all but the innermost dimension, as odometers turn: a division takes as long as a row of a small tile.
-  class OuterTap {
-   public:
-    OuterTap(const Phase& phase, int64_t flat)
-        : n1_(static_cast<int64_t>(phase.dims[1].taps.size())), n2_(static_cast<int64_t>(phase.dims[2].taps.size())) {
-      if (flat == 0) return;
-      at_[0] = flat / (n1_ * n2_);
-      at_[1] = flat / n2_ % n1_;
-      at_[2] = flat % n2_;
-    }
-    int64_t at(int d) const { return at_[d]; }
-    void Advance() {
-      if (++at_[2] < n2_) return;
-      at_[2] = 0;
-      if (++at_[1] < n1_) return;
-      at_[1] = 0;
-      ++at_[0];
-    }
-
-   private:
-    static_assert(kInner == 3);
-    int64_t n1_, n2_;
-    int64_t at_[kInner] = {0, 0, 0};
-  };
 
   // One pixel's pointers for a block's taps, or the first inner ones of joined runs: as many slots between taps as `shape` has
   // rows. Padding points at zeros.
   void SetPixel(const PixelCursor& cursor, TileShape shape, int64_t channel, const void** slot) const {
-    const int64_t source = call_.types.source_bytes;
-    const auto from = [&](int64_t offset) { return tables_.from + (offset * source - tables_.behind); };
     const PhaseDim& inner = phase_.dims[kInner];
+    const int64_t n2 = static_cast<int64_t>(phase_.dims[2].taps.size());
+    const int64_t n1 = static_cast<int64_t>(phase_.dims[1].taps.size());
     const int64_t inner_at = cursor.inner() * inner.in_step;
     const int64_t inner_size = call_.geometry.dims[kInner].in;
     const int64_t base = cursor.member() * operands_.from.member + channel;
     int64_t outer = block_.tap0 == 0 ? 0 : block_.tap0 / phase_.inner_taps;
-    OuterTap tap(phase_, outer);
-    for (int64_t flat = block_.tap0; flat < block_.tap1; ++outer, tap.Advance()) {
+    int64_t tap[kInner] = {0, 0, 0};  // as odometers turn: a division takes as long as a row of a small tile
+    if (outer != 0) {
+      tap[0] = outer / (n1 * n2);
+      tap[1] = outer / n2 % n1;
+      tap[2] = outer % n2;
+    }
+    const auto next = [&] {
+      ++outer;
+      if (++tap[2] < n2) return;
+      tap[2] = 0;
+      if (++tap[1] < n1) return;
+      tap[1] = 0;
+      ++tap[0];
+    };
+    for (int64_t flat = block_.tap0; flat < block_.tap1; next()) {
       const int64_t outer_end = std::min(block_.tap1, (outer + 1) * phase_.inner_taps);
       int64_t offset = base;
       bool inside = true;
       for (int d = 0; d < kInner; ++d) {
         const PhaseDim& dim = phase_.dims[d];
-        if (dim.count == 1 && dim.offsets[tap.at(d)] == 0) continue;  // absent leading dimensions
-        const int64_t at = cursor.at(d) * dim.in_step + dim.offsets[tap.at(d)];
+        if (dim.count == 1 && dim.offsets[tap[d]] == 0) continue;  // absent leading dimensions
+        const int64_t at = cursor.at(d) * dim.in_step + dim.offsets[tap[d]];
         inside &= at >= 0 && at < call_.geometry.dims[d].in;
         offset += at * operands_.from.dims[d];
       }
-      const int64_t pixel = operands_.from.dims[kInner];
+      const char* const zeros = operands_.zeros;
+      if (!inside) {
+        const int64_t end = shape.joined ? flat + 1 : outer_end;
+        for (; flat < end; ++flat) {
+          *slot = zeros;
+          slot += shape.rows;
+        }
+        flat = outer_end;
+        continue;
+      }
+      const char* const line = tables_.from + (offset * source_ - tables_.behind);
       if (shape.joined) {
-        *slot = inside ? from(offset + (inner_at + inner.offsets[0]) * pixel) : operands_.zeros;
+        *slot = line + (inner_at + inner.offsets[0]) * pixel_;
         slot += shape.rows;
         flat = outer_end;
         continue;
       }
       for (; flat < outer_end; ++flat) {
         const int64_t at = inner_at + inner.offsets[flat - outer * phase_.inner_taps];
-        *slot = inside && at >= 0 && at < inner_size ? from(offset + at * pixel) : operands_.zeros;
+        *slot = at >= 0 && at < inner_size ? line + at * pixel_ : zeros;
         slot += shape.rows;
       }
     }
@@ -205,6 +203,9 @@ class TilePointers {
   const Phase& phase_;
   const KBlock& block_;
   const GatherTables& tables_;
+  // Bytes of an element of the image, of a result as tiles write it, and of a pixel; from a pixel of a line to the next.
+  const int64_t source_, tile_bytes_, pixel_;
+  const int64_t from_step_, to_step_;
   const bool one_pointer_;
   const bool joins_;  // inner taps, where a tile's pixels allow it
   void* c_[16];
