@@ -18,8 +18,6 @@ LINES, METHODS, PARAMETERS = 300, 25, 7
 
 # "path: class": (lines, reason)
 LONG = {
-    "src/backends/cpu/kernels/attention/attention.cc: Driver": (345, "one block of queries against all keys; its buffers, cuts and numbers are one plan's"),
-    "src/backends/cpu/kernels/attention/attention_gradient.cc: Driver": (334, "the same of the gradient"),
     "src/backends/cpu/loop/codegen.cc: LoopEmitter": (635, "to be split: a loop's code for vectors, for the rest and for sums"),
     "src/distributed/tcp.cc: Hub": (343, "one thread's sockets, and what waits for them"),
     "src/lazy/engine.h: Engine": (314, "declarations alone: what the C ABI asks of the engine, with their comments"),

@@ -22,207 +22,205 @@ constexpr int64_t kChunk = 128;  // keys whose scores are in the first cache fro
 constexpr int64_t kJoinPieces = 8;
 constexpr int64_t kFloatsAlign = kAlign / 4;
 
-class Driver {
- public:
-  explicit Driver(const AttentionGradientCall& gradient) : gradient_(gradient), call_(gradient.call) {
-    members_ = KeyMembers(call_);
-    element_ = BytesOf(call_.dtype);
-    strips_ = CeilDiv(call_.queries, kStrip);
-    parts_ = std::clamp<int64_t>(CeilDiv(kManyTasks, members_), 1, call_.group * strips_);
-    most_rows_ = CeilDiv(call_.queries, strips_);
-    most_columns_ = RoundUp(most_rows_, kAttentionLanes);
-    turned_stride_ = RoundUp(call_.keys, kAttentionLanes) + kRowGap;
+// Calls f with the chunks of keys before `end`.
+template <typename F>
+absl::Status ForEachChunk(int64_t end, F f) {
+  const int64_t steps = CeilDiv(end, kAttentionLanes), chunks = CeilDiv(end, kChunk);
+  for (int64_t i = 0; i < chunks && !LaunchEnds(); ++i) {
+    const Range keys = {CutAt(steps, chunks, i) * kAttentionLanes,
+                        std::min(end, CutAt(steps, chunks, i + 1) * kAttentionLanes)};
+    WEFT_RETURN_IF_ERROR(f(keys));
+  }
+  return absl::OkStatus();
+}
+
+// Scratch of a task.
+struct GradientScratch {
+  float *scores = nullptr, *slopes = nullptr, *turned = nullptr, *mask = nullptr, *dq = nullptr;
+  float *most = nullptr, *sums = nullptr, *along = nullptr;
+  float *q = nullptr, *g = nullptr;  // as f32, where they are not
+  char *packed_q = nullptr, *packed_g = nullptr;
+  int64_t bytes = 0;
+};
+
+// How one gradient is cut, by its sizes alone: queries into strips, which the tasks of a member take in turns.
+struct GradientCut {
+  explicit GradientCut(const AttentionGradientCall& gradient) : gradient(gradient), call(gradient.call) {
+    members = KeyMembers(call);
+    element = BytesOf(call.dtype);
+    strips = CeilDiv(call.queries, kStrip);
+    parts = std::clamp<int64_t>(CeilDiv(kManyTasks, members), 1, call.group * strips);
+    most_rows = CeilDiv(call.queries, strips);
+    most_columns = RoundUp(most_rows, kAttentionLanes);
+    turned_stride = RoundUp(call.keys, kAttentionLanes) + kRowGap;
   }
 
-  int64_t SpaceBytes() const { return parts_ > 1 ? members_ * parts_ * PartFloats() * 4 : 0; }
+  int64_t SpaceBytes() const { return parts > 1 ? members * parts * PartFloats() * 4 : 0; }
 
-  absl::Status Prepare(KernelSet& kernels, ScratchNeeds& needs) const {
-    ScratchNeeds products;
-    absl::Status status;
-    const auto prepare = [&](const GemmCall& call) { status.Update(kernels.PrepareGemm(call, 1, products)); };
-    ForEachLength([&](int64_t keys) {
-      for (const int64_t rows : {call_.queries / strips_, most_rows_}) {
-        prepare(Scores(rows, keys));
-        prepare(Slopes(rows, keys));
-        prepare(Sums(call_.width, rows, keys));
-        prepare(Sums(call_.value_width, rows, keys));
-        for (const bool accumulate : {false, true}) prepare(Queries(rows, keys, accumulate));
-      }
-    });
-    WEFT_RETURN_IF_ERROR(status);
-    AddEach(products, needs);
-    needs.Each(ScratchSlot::kLoop, Lay(kernels.target(), nullptr).bytes);
-    return absl::OkStatus();
-  }
-
-  absl::Status Run(KernelSet& kernels, ThreadPool& pool) {
-    kernels_ = &kernels;
-    columns_ = &AttentionColumnKernelsOf(kernels.target().isa);
-    pool.ParallelFor(members_ * parts_, [&](int64_t i) {
-      if (!LaunchEnds()) Note(RunPart(i / parts_, i % parts_));
-    });
-    if (parts_ > 1) {
-      pool.ParallelFor(members_ * kJoinPieces, [&](int64_t i) {
-        if (!LaunchEnds()) Join(i / kJoinPieces, i % kJoinPieces);
-      });
-    }
-    MutexLock lock(mutex_);
-    return failure_;
-  }
-
- private:
   // Keys of which one of the queries before `end` sees some; whole steps, unless there are no more.
   int64_t SeenBefore(int64_t end) const {
-    if (!call_.causal) return call_.keys;
-    return std::min(call_.keys, RoundUp(std::max<int64_t>(SeenByFirst(call_) + end - 1, 0), kAttentionLanes));
-  }
-  // Calls f with the chunks of keys before `end`.
-  template <typename F>
-  absl::Status ForEachChunk(int64_t end, F f) const {
-    const int64_t steps = CeilDiv(end, kAttentionLanes), chunks = CeilDiv(end, kChunk);
-    for (int64_t i = 0; i < chunks && !LaunchEnds(); ++i) {
-      const Range keys = {CutAt(steps, chunks, i) * kAttentionLanes,
-                          std::min(end, CutAt(steps, chunks, i + 1) * kAttentionLanes)};
-      WEFT_RETURN_IF_ERROR(f(keys));
-    }
-    return absl::OkStatus();
+    if (!call.causal) return call.keys;
+    return std::min(call.keys, RoundUp(std::max<int64_t>(SeenByFirst(call) + end - 1, 0), kAttentionLanes));
   }
   // Calls f with every length that a chunk may have.
   template <typename F>
   void ForEachLength(F f) const {
-    const int64_t missing = RoundUp(call_.keys, kAttentionLanes) - call_.keys;
-    for (int64_t keys = kAttentionLanes; keys <= kChunk && keys - missing <= call_.keys; keys += kAttentionLanes) {
-      f(std::min(keys, call_.keys));
+    const int64_t missing = RoundUp(call.keys, kAttentionLanes) - call.keys;
+    for (int64_t keys = kAttentionLanes; keys <= kChunk && keys - missing <= call.keys; keys += kAttentionLanes) {
+      f(std::min(keys, call.keys));
       if (missing > 0) f(keys - missing);
     }
   }
 
   // Rows of keys (or values) times queries (or cotangents), transposed and packed.
-  GemmCall Scores(int64_t rows, int64_t keys) const { return Turned(call_.k, call_.q, call_.width, rows, keys); }
-  GemmCall Slopes(int64_t rows, int64_t keys) const {
-    return Turned(call_.v, gradient_.g, call_.value_width, rows, keys);
-  }
+  GemmCall Scores(int64_t rows, int64_t keys) const { return Turned(call.k, call.q, call.width, rows, keys); }
+  GemmCall Slopes(int64_t rows, int64_t keys) const { return Turned(call.v, gradient.g, call.value_width, rows, keys); }
   GemmCall Turned(const AttentionMatrix& a, const AttentionMatrix& b, int64_t width, int64_t rows, int64_t keys) const {
-    GemmCall call;
-    call.input = call_.dtype;
-    call.output = DType::kF32;
-    call.m = keys;
-    call.n = rows;
-    call.k = width;
-    call.a.row_stride = a.row_stride;
-    call.b.row_stride = 1;
-    call.b.col_stride = b.row_stride;
-    call.b_packed = true;
-    call.c_row_stride = RoundUp(rows, kAttentionLanes);
-    return call;
+    GemmCall product;
+    product.input = call.dtype;
+    product.output = DType::kF32;
+    product.m = keys;
+    product.n = rows;
+    product.k = width;
+    product.a.row_stride = a.row_stride;
+    product.b.row_stride = 1;
+    product.b.col_stride = b.row_stride;
+    product.b_packed = true;
+    product.c_row_stride = RoundUp(rows, kAttentionLanes);
+    return product;
   }
   // Adds the products of scores with queries (or cotangents) to the keys' sums.
   GemmCall Sums(int64_t width, int64_t rows, int64_t keys) const {
-    GemmCall call;
-    call.m = keys;
-    call.n = width;
-    call.k = rows;
-    call.a.row_stride = RoundUp(rows, kAttentionLanes);
-    call.b.row_stride = width;
-    call.c_row_stride = width;
-    call.accumulate = true;
-    return call;
+    GemmCall product;
+    product.m = keys;
+    product.n = width;
+    product.k = rows;
+    product.a.row_stride = RoundUp(rows, kAttentionLanes);
+    product.b.row_stride = width;
+    product.c_row_stride = width;
+    product.accumulate = true;
+    return product;
   }
   // Keys times scores, both transposed.
   GemmCall Queries(int64_t rows, int64_t keys, bool accumulate) const {
-    GemmCall call;
-    call.m = call_.width;
-    call.n = rows;
-    call.k = keys;
-    call.a.row_stride = turned_stride_;
-    call.b.row_stride = RoundUp(rows, kAttentionLanes);
-    call.c_row_stride = RoundUp(rows, kAttentionLanes);
-    call.accumulate = accumulate;
-    return call;
+    GemmCall product;
+    product.m = call.width;
+    product.n = rows;
+    product.k = keys;
+    product.a.row_stride = turned_stride;
+    product.b.row_stride = RoundUp(rows, kAttentionLanes);
+    product.c_row_stride = RoundUp(rows, kAttentionLanes);
+    product.accumulate = accumulate;
+    return product;
   }
 
-  // Scratch of a task.
-  struct Space {
-    float *scores = nullptr, *slopes = nullptr, *turned = nullptr, *mask = nullptr, *dq = nullptr;
-    float *most = nullptr, *sums = nullptr, *along = nullptr;
-    float *q = nullptr, *g = nullptr;  // as f32, where they are not
-    char *packed_q = nullptr, *packed_g = nullptr;
-    int64_t bytes = 0;
-  };
-  Space Lay(const CpuTarget& target, char* from) const {
-    Space space;
+  // A task's scratch from there on; null: its bytes alone.
+  GradientScratch Lay(const CpuTarget& target, char* from) const {
+    GradientScratch space;
     const auto take = [&](int64_t bytes) {
       char* const taken = from == nullptr ? nullptr : from + space.bytes;
       space.bytes += RoundUp(bytes, kAlign);
       return taken;
     };
     const auto floats = [&](int64_t count) { return reinterpret_cast<float*>(take(count * 4)); };
-    space.scores = floats(call_.keys * most_columns_);
-    space.slopes = floats(call_.keys * most_columns_);
-    space.turned = floats(call_.width * turned_stride_);
-    space.dq = floats(call_.width * most_columns_);
-    space.most = floats(most_columns_);
-    space.sums = floats(most_columns_);
-    space.along = floats(most_columns_);
-    if (call_.has_mask) space.mask = floats(kChunk * most_columns_);
-    if (call_.dtype != DType::kF32) {
-      space.q = floats(most_rows_ * call_.width);
-      space.g = floats(most_rows_ * call_.value_width);
+    space.scores = floats(call.keys * most_columns);
+    space.slopes = floats(call.keys * most_columns);
+    space.turned = floats(call.width * turned_stride);
+    space.dq = floats(call.width * most_columns);
+    space.most = floats(most_columns);
+    space.sums = floats(most_columns);
+    space.along = floats(most_columns);
+    if (call.has_mask) space.mask = floats(kChunk * most_columns);
+    if (call.dtype != DType::kF32) {
+      space.q = floats(most_rows * call.width);
+      space.g = floats(most_rows * call.value_width);
     }
-    space.packed_q = take(PackedBytesOfB(target, Scores(most_rows_, kChunk)));
-    space.packed_g = take(PackedBytesOfB(target, Slopes(most_rows_, kChunk)));
+    space.packed_q = take(PackedBytesOfB(target, Scores(most_rows, kChunk)));
+    space.packed_g = take(PackedBytesOfB(target, Slopes(most_rows, kChunk)));
     return space;
   }
 
   int64_t PartFloats() const {
-    return RoundUp(call_.keys * call_.width, kFloatsAlign) + RoundUp(call_.keys * call_.value_width, kFloatsAlign);
+    return RoundUp(call.keys * call.width, kFloatsAlign) + RoundUp(call.keys * call.value_width, kFloatsAlign);
   }
   // Where a task adds up the cotangents of its keys and of its values.
   float* KeySums(int64_t member, int64_t part) const {
-    if (parts_ == 1) return gradient_.dk + member * call_.keys * call_.width;
-    return static_cast<float*>(call_.space) + (member * parts_ + part) * PartFloats();
+    if (parts == 1) return gradient.dk + member * call.keys * call.width;
+    return static_cast<float*>(call.space) + (member * parts + part) * PartFloats();
   }
   float* ValueSums(int64_t member, int64_t part) const {
-    if (parts_ == 1) return gradient_.dv + member * call_.keys * call_.value_width;
-    return KeySums(member, part) + RoundUp(call_.keys * call_.width, kFloatsAlign);
+    if (parts == 1) return gradient.dv + member * call.keys * call.value_width;
+    return KeySums(member, part) + RoundUp(call.keys * call.width, kFloatsAlign);
   }
 
-  PackKind Widening() const { return call_.dtype == DType::kF32 ? PackKind::kF32 : PackKind::kWidenBF16; }
+  PackKind Widening() const { return call.dtype == DType::kF32 ? PackKind::kF32 : PackKind::kWidenBF16; }
+
+  const AttentionGradientCall& gradient;
+  const AttentionCall& call;
+  int64_t members = 1, element = 4;  // members: of k and v
+  int64_t strips = 1, parts = 1;     // parts: tasks of a member
+  int64_t most_rows = 0, most_columns = 0, turned_stride = 0;
+};
+
+// The tasks of a gradient, each on the calling thread: some strips of a member, or a piece of what they have found together.
+class GradientTasks {
+ public:
+  GradientTasks(KernelSet& kernels, const GradientCut& cut)
+      : kernels_(kernels),
+        cut_(cut),
+        gradient_(cut.gradient),
+        call_(cut.call),
+        columns_(AttentionColumnKernelsOf(kernels.target().isa)) {}
 
   absl::Status RunPart(int64_t member, int64_t part) {
-    const int64_t bytes = Lay(kernels_->target(), nullptr).bytes;
+    const int64_t bytes = cut_.Lay(kernels_.target(), nullptr).bytes;
     char* const scratch = static_cast<char*>(ThreadScratch(ScratchSlot::kLoop, bytes));
     if (scratch == nullptr) return OutOfScratch("scores of attention's gradient", bytes);
-    const Space space = Lay(kernels_->target(), scratch);
+    const GradientScratch space = cut_.Lay(kernels_.target(), scratch);
     const AttentionOffsets at = OffsetsOf(call_, gradient_.g, member * call_.group);
-    std::fill_n(KeySums(member, part), call_.keys * call_.width, 0.0F);
-    std::fill_n(ValueSums(member, part), call_.keys * call_.value_width, 0.0F);
-    Pack(kernels_->target(), Widening(), {At(call_.k.data, at.k * element_), 1, call_.k.row_stride}, call_.width,
-         call_.keys, turned_stride_, space.turned);
-    for (int64_t i = part; i < call_.group * strips_ && !LaunchEnds(); i += parts_) {
-      WEFT_RETURN_IF_ERROR(RunStrip(member, part, i / strips_, i % strips_, space));
+    std::fill_n(cut_.KeySums(member, part), call_.keys * call_.width, 0.0F);
+    std::fill_n(cut_.ValueSums(member, part), call_.keys * call_.value_width, 0.0F);
+    Pack(kernels_.target(), cut_.Widening(), {At(call_.k.data, at.k * cut_.element), 1, call_.k.row_stride},
+         call_.width, call_.keys, cut_.turned_stride, space.turned);
+    for (int64_t i = part; i < call_.group * cut_.strips && !LaunchEnds(); i += cut_.parts) {
+      WEFT_RETURN_IF_ERROR(RunStrip(member, part, i / cut_.strips, i % cut_.strips, space));
     }
     return absl::OkStatus();
   }
 
-  absl::Status RunStrip(int64_t member, int64_t part, int64_t head, int64_t strip, const Space& space) {
+  void Join(int64_t member, int64_t piece) const {
+    const auto join = [&](int64_t count, auto sums, float* to) {
+      const int64_t begin = CutAt(count, kJoinPieces, piece), end = CutAt(count, kJoinPieces, piece + 1);
+      std::memcpy(to + begin, sums(0) + begin, static_cast<size_t>(end - begin) * 4);
+      for (int64_t p = 1; p < cut_.parts; ++p) {
+        const float* const from = sums(p);
+        for (int64_t i = begin; i < end; ++i) to[i] += from[i];
+      }
+    };
+    const int64_t of_k = call_.keys * call_.width, of_v = call_.keys * call_.value_width;
+    join(of_k, [&](int64_t p) { return cut_.KeySums(member, p); }, gradient_.dk + member * of_k);
+    join(of_v, [&](int64_t p) { return cut_.ValueSums(member, p); }, gradient_.dv + member * of_v);
+  }
+
+ private:
+  absl::Status RunStrip(int64_t member, int64_t part, int64_t head, int64_t strip, const GradientScratch& space) {
     const int64_t of_queries = member * call_.group + head;
     const AttentionOffsets at = OffsetsOf(call_, gradient_.g, of_queries);
-    const Range queries = {CutAt(call_.queries, strips_, strip), CutAt(call_.queries, strips_, strip + 1)};
+    const Range queries = {CutAt(call_.queries, cut_.strips, strip), CutAt(call_.queries, cut_.strips, strip + 1)};
     const int64_t rows = queries.size(), columns = RoundUp(rows, kAttentionLanes);
-    const int64_t end = SeenBefore(queries.end);
+    const int64_t end = cut_.SeenBefore(queries.end);
     float* const dq = gradient_.dq + (of_queries * call_.queries + queries.begin) * call_.width;
     if (end == 0) {
       std::fill_n(dq, rows * call_.width, 0.0F);
       return absl::OkStatus();
     }
-    const char* const q = At(call_.q.data, (at.q + queries.begin * call_.q.row_stride) * element_);
-    const char* const g = At(gradient_.g.data, (at.written + queries.begin * gradient_.g.row_stride) * element_);
-    GemmCall scores = Scores(rows, kChunk), slopes = Slopes(rows, kChunk);
+    const char* const q = At(call_.q.data, (at.q + queries.begin * call_.q.row_stride) * cut_.element);
+    const char* const g = At(gradient_.g.data, (at.written + queries.begin * gradient_.g.row_stride) * cut_.element);
+    GemmCall scores = cut_.Scores(rows, kChunk), slopes = cut_.Slopes(rows, kChunk);
     scores.b.data = q;
     slopes.b.data = g;
-    WEFT_RETURN_IF_ERROR(kernels_->PackB(scores, space.packed_q, alone_));
-    WEFT_RETURN_IF_ERROR(kernels_->PackB(slopes, space.packed_g, alone_));
+    WEFT_RETURN_IF_ERROR(kernels_.PackB(scores, space.packed_q, alone_));
+    WEFT_RETURN_IF_ERROR(kernels_.PackB(slopes, space.packed_g, alone_));
     scores.b.data = space.packed_q;
     slopes.b.data = space.packed_g;
     std::fill_n(space.most, columns, -std::numeric_limits<float>::infinity());
@@ -243,51 +241,51 @@ class Driver {
     WEFT_RETURN_IF_ERROR(ForEachChunk(end, [&](const Range& keys) -> absl::Status {
       see(keys);
       scores.m = keys.size();
-      scores.a.data = At(call_.k.data, (at.k + keys.begin * call_.k.row_stride) * element_);
+      scores.a.data = At(call_.k.data, (at.k + keys.begin * call_.k.row_stride) * cut_.element);
       scores.c = run.scores;
-      WEFT_RETURN_IF_ERROR(kernels_->Gemm(scores, alone_));
+      WEFT_RETURN_IF_ERROR(kernels_.Gemm(scores, alone_));
       SetMask(at, queries, keys, space.mask, &run);
       run.hidden = call_.causal ? keys.begin + 1 - SeenByFirst(call_) - queries.begin : -keys.size();
-      columns_->scale(run);
+      columns_.scale(run);
       return absl::OkStatus();
     }));
     WEFT_RETURN_IF_ERROR(ForEachChunk(end, [&](const Range& keys) -> absl::Status {
       see(keys);
-      columns_->exponentials(run);
+      columns_.exponentials(run);
       slopes.m = keys.size();
-      slopes.a.data = At(call_.v.data, (at.v + keys.begin * call_.v.row_stride) * element_);
+      slopes.a.data = At(call_.v.data, (at.v + keys.begin * call_.v.row_stride) * cut_.element);
       slopes.c = run.slopes;
-      WEFT_RETURN_IF_ERROR(kernels_->Gemm(slopes, alone_));
-      columns_->along(run);
+      WEFT_RETURN_IF_ERROR(kernels_.Gemm(slopes, alone_));
+      columns_.along(run);
       return absl::OkStatus();
     }));
     Divide(space, columns);
 
-    GemmCall of_k = Sums(call_.width, rows, kChunk), of_v = Sums(call_.value_width, rows, kChunk);
+    GemmCall of_k = cut_.Sums(call_.width, rows, kChunk), of_v = cut_.Sums(call_.value_width, rows, kChunk);
     SetFactor(q, call_.q.row_stride, rows, call_.width, space.q, &of_k);
     SetFactor(g, gradient_.g.row_stride, rows, call_.value_width, space.g, &of_v);
     WEFT_RETURN_IF_ERROR(ForEachChunk(end, [&](const Range& keys) -> absl::Status {
       see(keys);
-      columns_->slopes(run);
+      columns_.slopes(run);
       of_v.m = of_k.m = keys.size();
       of_v.a.data = run.scores;
-      of_v.c = ValueSums(member, part) + keys.begin * call_.value_width;
-      WEFT_RETURN_IF_ERROR(kernels_->Gemm(of_v, alone_));
+      of_v.c = cut_.ValueSums(member, part) + keys.begin * call_.value_width;
+      WEFT_RETURN_IF_ERROR(kernels_.Gemm(of_v, alone_));
       of_k.a.data = run.slopes;
-      of_k.c = KeySums(member, part) + keys.begin * call_.width;
-      WEFT_RETURN_IF_ERROR(kernels_->Gemm(of_k, alone_));
-      GemmCall of_q = Queries(rows, keys.size(), keys.begin > 0);
+      of_k.c = cut_.KeySums(member, part) + keys.begin * call_.width;
+      WEFT_RETURN_IF_ERROR(kernels_.Gemm(of_k, alone_));
+      GemmCall of_q = cut_.Queries(rows, keys.size(), keys.begin > 0);
       of_q.a.data = space.turned + keys.begin;
       of_q.b.data = run.slopes;
       of_q.c = space.dq;
-      return kernels_->Gemm(of_q, alone_);
+      return kernels_.Gemm(of_q, alone_);
     }));
-    Pack(kernels_->target(), PackKind::kF32, {space.dq, 1, columns}, rows, call_.width, call_.width, dq);
+    Pack(kernels_.target(), PackKind::kF32, {space.dq, 1, columns}, rows, call_.width, call_.width, dq);
     return absl::OkStatus();
   }
 
   // Sums become factors. The largest exponential of a query is 1, so that a sum of 0 is of one that sees no key.
-  static void Divide(const Space& space, int64_t columns) {
+  static void Divide(const GradientScratch& space, int64_t columns) {
     for (int64_t i = 0; i < columns; ++i) {
       space.sums[i] = space.sums[i] == 0 ? 0 : 1 / space.sums[i];
       space.along[i] *= space.sums[i];
@@ -300,7 +298,7 @@ class Driver {
       call->b.data = data;
       call->b.row_stride = row_stride;
     } else {
-      Pack(kernels_->target(), Widening(), {data, row_stride, 1}, rows, width, width, wide);
+      Pack(kernels_.target(), cut_.Widening(), {data, row_stride, 1}, rows, width, width, wide);
       call->b.data = wide;
     }
   }
@@ -325,34 +323,61 @@ class Driver {
     }
   }
 
-  void Join(int64_t member, int64_t piece) const {
-    const auto join = [&](int64_t count, float* (Driver::*sums)(int64_t, int64_t) const, float* to) {
-      const int64_t begin = CutAt(count, kJoinPieces, piece), end = CutAt(count, kJoinPieces, piece + 1);
-      std::memcpy(to + begin, (this->*sums)(member, 0) + begin, static_cast<size_t>(end - begin) * 4);
-      for (int64_t p = 1; p < parts_; ++p) {
-        const float* const from = (this->*sums)(member, p);
-        for (int64_t i = begin; i < end; ++i) to[i] += from[i];
+  KernelSet& kernels_;
+  const GradientCut& cut_;
+  const AttentionGradientCall& gradient_;
+  const AttentionCall& call_;
+  const AttentionColumnKernels& columns_;
+  ThreadPool alone_{1};  // of products inside a task
+};
+
+class Driver {
+ public:
+  Driver(KernelSet& kernels, const AttentionGradientCall& gradient)
+      : kernels_(kernels), cut_(gradient), tasks_(kernels, cut_) {}
+
+  absl::Status Prepare(ScratchNeeds& needs) const {
+    ScratchNeeds products;
+    absl::Status status;
+    const auto prepare = [&](const GemmCall& call) { status.Update(kernels_.PrepareGemm(call, 1, products)); };
+    cut_.ForEachLength([&](int64_t keys) {
+      for (const int64_t rows : {cut_.call.queries / cut_.strips, cut_.most_rows}) {
+        prepare(cut_.Scores(rows, keys));
+        prepare(cut_.Slopes(rows, keys));
+        prepare(cut_.Sums(cut_.call.width, rows, keys));
+        prepare(cut_.Sums(cut_.call.value_width, rows, keys));
+        for (const bool accumulate : {false, true}) prepare(cut_.Queries(rows, keys, accumulate));
       }
-    };
-    const int64_t of_k = call_.keys * call_.width, of_v = call_.keys * call_.value_width;
-    join(of_k, &Driver::KeySums, gradient_.dk + member * of_k);
-    join(of_v, &Driver::ValueSums, gradient_.dv + member * of_v);
+    });
+    WEFT_RETURN_IF_ERROR(status);
+    AddEach(products, needs);
+    needs.Each(ScratchSlot::kLoop, cut_.Lay(kernels_.target(), nullptr).bytes);
+    return absl::OkStatus();
   }
 
+  absl::Status Run(ThreadPool& pool) {
+    pool.ParallelFor(cut_.members * cut_.parts, [&](int64_t i) {
+      if (!LaunchEnds()) Note(tasks_.RunPart(i / cut_.parts, i % cut_.parts));
+    });
+    if (cut_.parts > 1) {
+      pool.ParallelFor(cut_.members * kJoinPieces, [&](int64_t i) {
+        if (!LaunchEnds()) tasks_.Join(i / kJoinPieces, i % kJoinPieces);
+      });
+    }
+    MutexLock lock(mutex_);
+    return failure_;
+  }
+
+ private:
   void Note(absl::Status status) {
     if (status.ok()) return;
     MutexLock lock(mutex_);
     failure_ = std::move(status);
   }
 
-  KernelSet* kernels_ = nullptr;
-  const AttentionColumnKernels* columns_ = nullptr;
-  const AttentionGradientCall& gradient_;
-  const AttentionCall& call_;
-  int64_t members_ = 1, element_ = 4;  // members: of k and v
-  int64_t strips_ = 1, parts_ = 1;     // parts: tasks of a member, which take the strips of its heads in turns
-  int64_t most_rows_ = 0, most_columns_ = 0, turned_stride_ = 0;
-  ThreadPool alone_{1};  // of products inside a task
+  KernelSet& kernels_;
+  const GradientCut cut_;
+  GradientTasks tasks_;
   Mutex mutex_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
 };
@@ -367,14 +392,14 @@ const AttentionColumnKernels& AttentionColumnKernelsOf(Isa vectors) {
   }
 }
 
-int64_t AttentionGradientSpace(const AttentionGradientCall& call) { return Driver(call).SpaceBytes(); }
+int64_t AttentionGradientSpace(const AttentionGradientCall& call) { return GradientCut(call).SpaceBytes(); }
 
 absl::Status RunAttentionGradient(KernelSet& kernels, const AttentionGradientCall& call, ThreadPool& pool) {
-  return Driver(call).Run(kernels, pool);
+  return Driver(kernels, call).Run(pool);
 }
 
 absl::Status PrepareAttentionGradient(KernelSet& kernels, const AttentionGradientCall& call, ScratchNeeds& needs) {
-  return Driver(call).Prepare(kernels, needs);
+  return Driver(kernels, call).Prepare(needs);
 }
 
 }  // namespace weft::cpu
