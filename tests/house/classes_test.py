@@ -18,7 +18,6 @@ LINES, METHODS, PARAMETERS = 300, 25, 7
 
 # "path: class": (lines, reason)
 LONG = {
-    "src/backends/cpu/loop/codegen.cc: LoopEmitter": (635, "to be split: a loop's code for vectors, for the rest and for sums"),
     "src/distributed/tcp.cc: Hub": (343, "one thread's sockets, and what waits for them"),
     "src/lazy/engine.h: Engine": (314, "declarations alone: what the C ABI asks of the engine, with their comments"),
 }
@@ -31,7 +30,6 @@ MANY = {
     "src/backends/cpu/kernels/product/amx_driver.cc": (1, "places within tiles, kept in registers"),
     "src/backends/cpu/kernels/product/gemm_plan.cc": (1, "places within tiles, kept in registers"),
     "src/backends/cpu/launch/host_bodies.cc": (1, "a row's keys, values and rooms"),
-    "src/backends/cpu/loop/codegen.cc": (1, "a loop's places, as values of the code that is made"),
     "src/backends/cpu/lower/indexed_boxes.cc": (1, "operands and dimension numbers of gather and scatter"),
     "src/backends/cpu/lower/lower_windows.cc": (1, "operands and parameters of a kernel"),
     "src/backends/cpu/lower/lowering.cc": (1, "an entry of the launch list"),

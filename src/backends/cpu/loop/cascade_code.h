@@ -11,7 +11,7 @@
 namespace weft::cpu {
 
 class CascadeCode : public LookingCode {
- protected:
+ public:
   using LookingCode::LookingCode;
 
   // The partial sums as a binary counter: memory[level] holds the sum of 2^level blocks if that bit of the block count is set.

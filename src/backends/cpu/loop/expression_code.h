@@ -22,9 +22,14 @@ class ExpressionCode : public CascadeCode {
         guards_(GuardsOf(kernel)) {
     FindCached();
   }
-  const absl::Status& status() const { return status_; }
 
- protected:
+  const absl::Status& status() const { return status_; }
+  const CpuTarget& target() const { return target_; }
+  // The dependences of each expression.
+  const std::vector<Dependence>& dependences() const { return deps_; }
+  // Some values stay for later passes over their row.
+  bool caches() const { return !cached_.empty(); }
+
   // --- which expressions a set of roots needs
   std::vector<bool> Needed(const std::vector<uint32_t>& roots, int stage) const {
     std::vector<bool> needed(k_.exprs.size(), false);
@@ -37,7 +42,6 @@ class ExpressionCode : public CascadeCode {
     }
     return needed;
   }
-  bool FromCache(size_t i, int stage) const { return !cached_.empty() && cached_[i] >= 0 && stage > first_stage_[i]; }
 
   std::vector<uint32_t> Roots(int stage) const {
     std::vector<uint32_t> roots;
@@ -49,6 +53,53 @@ class ExpressionCode : public CascadeCode {
     }
     return roots;
   }
+
+  // Computes what is needed, not yet there and accepted by `fits`.
+  void Compute(const std::vector<bool>& needed, Scope& scope, const Lanes& at, int stage,
+               const std::function<bool(const Dependence&)>& fits) {
+    for (size_t i = 0; i < k_.exprs.size(); ++i) {
+      if (needed[i] && fits(deps_[i])) ComputeOne(i, scope, at, stage);
+    }
+  }
+  // The same for vectors side by side, each expression for all of them before the next one.
+  void Compute(const std::vector<bool>& needed, std::vector<Scope>& scopes, const std::vector<Lanes>& panel,
+               int stage) {
+    for (size_t i = 0; i < k_.exprs.size(); ++i) {
+      if (!needed[i]) continue;
+      for (size_t u = 0; u < panel.size(); ++u) ComputeOne(i, scopes[u], panel[u], stage);
+    }
+  }
+
+  // Results of a stage's reductions; `without` where nothing at these places needs them. The scopes: with what is known before.
+  Values IfNeeded(int stage, std::span<Scope> scopes, std::span<const Lanes> places, const Values& without,
+                  const std::function<Values()>& results) {
+    const Guard& guard = guards_[stage];
+    if (guard.condition == kNoExpr) return results();
+    V any = nullptr;
+    for (size_t u = 0; u < places.size(); ++u) {
+      const auto known = [](const Dependence& d) { return !d.reduced; };
+      Compute(Needed({guard.condition}, -1), scopes[u], places[u], stage, known);
+      V needs = Vector(guard.condition, scopes[u], places[u].count);
+      if (!guard.when) needs = b_.CreateNot(needs);
+      if (places[u].mask != nullptr) needs = b_.CreateAnd(needs, places[u].mask);
+      if (needs->getType()->isVectorTy()) needs = b_.CreateOrReduce(needs);
+      any = any == nullptr ? needs : b_.CreateOr(any, needs);
+    }
+    return Loop(I64(0), b_.CreateZExt(any, b_.getInt64Ty()), 1, without, [&](V, Values) { return results(); }).carried;
+  }
+
+  std::vector<bool> AllNeeded() const {
+    std::vector<uint32_t> roots;
+    for (const Reduction& r : k_.reductions) roots.push_back(r.expr);
+    for (const Carry& c : k_.carries) roots.insert(roots.end(), {c.start, c.next});
+    for (const Store& s : k_.stores) roots.push_back(s.expr);
+    return Needed(roots, -1);
+  }
+
+  static bool Anything(const Dependence&) { return true; }
+
+ private:
+  bool FromCache(size_t i, int stage) const { return !cached_.empty() && cached_[i] >= 0 && stage > first_stage_[i]; }
 
   // Row form: full values with an expensive operation that more than one pass needs.
   void FindCached() {
@@ -80,22 +131,6 @@ class ExpressionCode : public CascadeCode {
     V base = b_.CreateGEP(b_.getInt64Ty(), function_->getArg(4), b_.CreateMul(row, I64(cached_[i])));
     V position = scope.linear == nullptr ? at.v : b_.CreateAdd(scope.linear, at.v);
     return b_.CreateGEP(code_.ComputeLlvm(k_.exprs[i].dtype), base, position);
-  }
-
-  // Computes what is needed, not yet there and accepted by `fits`.
-  void Compute(const std::vector<bool>& needed, Scope& scope, const Lanes& at, int stage,
-               const std::function<bool(const Dependence&)>& fits) {
-    for (size_t i = 0; i < k_.exprs.size(); ++i) {
-      if (needed[i] && fits(deps_[i])) ComputeOne(i, scope, at, stage);
-    }
-  }
-  // The same for vectors side by side, each expression for all of them before the next one.
-  void Compute(const std::vector<bool>& needed, std::vector<Scope>& scopes, const std::vector<Lanes>& panel,
-               int stage) {
-    for (size_t i = 0; i < k_.exprs.size(); ++i) {
-      if (!needed[i]) continue;
-      for (size_t u = 0; u < panel.size(); ++u) ComputeOne(i, scopes[u], panel[u], stage);
-    }
   }
 
   void ComputeOne(size_t i, Scope& scope, const Lanes& at, int stage) {
@@ -152,34 +187,6 @@ class ExpressionCode : public CascadeCode {
       b_.CreateAlignedStore(scope.values[i], CacheAddress(i, scope, at), llvm::Align(BytesOf(e.dtype)));
     }
   }
-
-  // Results of a stage's reductions; `without` where nothing at these places needs them. The scopes: with what is known before.
-  Values IfNeeded(int stage, std::span<Scope> scopes, std::span<const Lanes> places, const Values& without,
-                  const std::function<Values()>& results) {
-    const Guard& guard = guards_[stage];
-    if (guard.condition == kNoExpr) return results();
-    V any = nullptr;
-    for (size_t u = 0; u < places.size(); ++u) {
-      const auto known = [](const Dependence& d) { return !d.reduced; };
-      Compute(Needed({guard.condition}, -1), scopes[u], places[u], stage, known);
-      V needs = Vector(guard.condition, scopes[u], places[u].count);
-      if (!guard.when) needs = b_.CreateNot(needs);
-      if (places[u].mask != nullptr) needs = b_.CreateAnd(needs, places[u].mask);
-      if (needs->getType()->isVectorTy()) needs = b_.CreateOrReduce(needs);
-      any = any == nullptr ? needs : b_.CreateOr(any, needs);
-    }
-    return Loop(I64(0), b_.CreateZExt(any, b_.getInt64Ty()), 1, without, [&](V, Values) { return results(); }).carried;
-  }
-
-  std::vector<bool> AllNeeded() const {
-    std::vector<uint32_t> roots;
-    for (const Reduction& r : k_.reductions) roots.push_back(r.expr);
-    for (const Carry& c : k_.carries) roots.insert(roots.end(), {c.start, c.next});
-    for (const Store& s : k_.stores) roots.push_back(s.expr);
-    return Needed(roots, -1);
-  }
-
-  static bool Anything(const Dependence&) { return true; }
 
   const CpuTarget& target_;
   std::vector<Dependence> deps_;

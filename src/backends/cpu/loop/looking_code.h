@@ -16,7 +16,8 @@ class LookingCode : public LoopCode {
   LookingCode(const LoopKernel& kernel, const CpuTarget& target, JitModule& module, const std::string& symbol)
       : LoopCode(kernel, target, module, symbol), layout_(LayoutOf(kernel, target)) {}
 
- protected:
+  const Layout& layout() const { return layout_; }
+
   // Loop along a reduced dimension: where the layout says so, in stretches, before each of which the launch may end. The steps are
   // those of Loop, in their order.
   LoopEnd LoopAlong(size_t d, V from, V to, int64_t step, Values carried, const std::function<Values(V, Values)>& body,
@@ -47,6 +48,7 @@ class LookingCode : public LoopCode {
     b_.CreateRetVoid();
   }
 
+ protected:
   const Layout layout_;
 
  private:

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/backends/cpu/jit/jit_llvm.h"
@@ -31,7 +32,6 @@ class LoopCode {
     function_->addFnAttr(llvm::Attribute::NoUnwind);
   }
 
- protected:
   struct Scope {
     Values values;       // per expression, null where not computed
     Values splats;       // the same as vectors
@@ -45,35 +45,30 @@ class LoopCode {
     V mask = nullptr;
   };
 
-  size_t accesses() const { return k_.loads.size() + k_.indices.size() + k_.stores.size(); }
-  const Access& access(size_t i) const {
-    if (i < k_.loads.size()) return k_.loads[i];
-    i -= k_.loads.size();
-    return i < k_.indices.size() ? k_.indices[i] : k_.stores[i - k_.indices.size()].access;
+  const LoopKernel& kernel() const { return k_; }
+  llvm::IRBuilder<>& builder() { return b_; }
+  bool masks() const { return masks_; }
+
+  // The function's blocks for what is loaded once and for its code. Returns its first task and the one behind its last.
+  std::pair<V, V> Begin() {
+    llvm::LLVMContext& context = b_.getContext();
+    auto* entry = llvm::BasicBlock::Create(context, "entry", function_);
+    auto* start = llvm::BasicBlock::Create(context, "start", function_);
+    entry_.SetInsertPoint(entry);
+    entry_.SetInsertPoint(entry_.CreateBr(start));
+    b_.SetInsertPoint(start);
+    return {function_->getArg(2), function_->getArg(3)};
   }
+  // Memory of the function's.
+  V Local(llvm::Type* type) { return entry_.CreateAlloca(type); }
+
+  size_t accesses() const { return k_.loads.size() + k_.indices.size() + k_.stores.size(); }
 
   // --- run-time arguments, loaded once in the entry block
-  V Param(size_t i) {
-    if (params_.size() <= i) params_.resize(i + 1, nullptr);
-    if (params_[i] == nullptr) {
-      V at = entry_.CreateConstInBoundsGEP1_64(entry_.getInt64Ty(), function_->getArg(1), i);
-      params_[i] = entry_.CreateLoad(entry_.getInt64Ty(), at);
-    }
-    return params_[i];
-  }
   V Size(size_t d) { return Param(d); }
   V Block() { return Param(k_.dims.size()); }
   V Total(size_t d) { return Param(k_.dims.size() + 1 + d); }
   V Offset(size_t a) { return Param((2 + a) * k_.dims.size() + 1 + a); }
-  V Stride(size_t a, size_t d) { return Param((2 + a) * k_.dims.size() + 2 + a + d); }
-  V Buffer(uint32_t i) {
-    if (buffers_.size() <= i) buffers_.resize(i + 1, nullptr);
-    if (buffers_[i] == nullptr) {
-      V at = entry_.CreateConstInBoundsGEP1_64(entry_.getPtrTy(), function_->getArg(0), i);
-      buffers_[i] = entry_.CreateLoad(entry_.getPtrTy(), at);
-    }
-    return buffers_[i];
-  }
 
   V I64(int64_t value) { return b_.getInt64(static_cast<uint64_t>(value)); }
   V MinOf(V x, V y) { return b_.CreateSelect(b_.CreateICmpSLT(x, y), x, y); }
@@ -114,11 +109,6 @@ class LoopCode {
     return {i, current};
   }
 
-  V Iota(int lanes) {
-    std::vector<llvm::Constant*> values;
-    for (int i = 0; i < lanes; ++i) values.push_back(b_.getInt64(i));
-    return llvm::ConstantVector::get(values);
-  }
   V MaskOf(V v, V end, int lanes) {
     // Compare in 32 bits: the distance saturates at the lane count.
     V left = MinOf(b_.CreateSub(end, v), I64(lanes));
@@ -129,43 +119,6 @@ class LoopCode {
   }
 
   // --- memory
-  V Address(size_t a, const Scope& scope, V vector_part) {
-    const Access& x = access(a);
-    V position = vector_part == nullptr ? scope.positions[a] : b_.CreateAdd(scope.positions[a], vector_part);
-    return b_.CreateGEP(code_.MemoryLlvm(x.dtype), Buffer(x.buffer), position);
-  }
-  V VectorStride(size_t a) { return Stride(a, k_.vector_dim); }
-
-  V Load(size_t a, const Scope& scope, const Lanes& at, bool vector) {
-    const Access& x = access(a);
-    llvm::Type* type = code_.MemoryLlvm(x.dtype);
-    const llvm::Align align(BytesOf(x.dtype));
-    const int64_t stride = vector ? x.strides[k_.vector_dim] : 0;
-    V raw = nullptr;
-    if (!vector) {
-      raw = b_.CreateAlignedLoad(type, Address(a, scope, nullptr), align);
-    } else if (at.count == 1) {
-      raw = b_.CreateAlignedLoad(type, Address(a, scope, stride == 1 ? at.v : b_.CreateMul(at.v, VectorStride(a))),
-                                 align);
-    } else if (stride == 1) {
-      auto* wide = llvm::FixedVectorType::get(type, at.count);
-      V address = Address(a, scope, at.v);
-      raw = at.mask == nullptr ? static_cast<V>(b_.CreateAlignedLoad(wide, address, align))
-                               : b_.CreateMaskedLoad(wide, address, align, at.mask, llvm::Constant::getNullValue(wide));
-    } else {
-      auto* wide = llvm::FixedVectorType::get(type, at.count);
-      V lanes = b_.CreateAdd(b_.CreateVectorSplat(at.count, at.v), Iota(at.count));
-      V offsets = b_.CreateMul(lanes, b_.CreateVectorSplat(at.count, VectorStride(a)));
-      offsets = b_.CreateAdd(offsets, b_.CreateVectorSplat(at.count, scope.positions[a]));
-      V addresses = b_.CreateGEP(type, Buffer(x.buffer), offsets);
-      V mask = at.mask != nullptr
-                   ? at.mask
-                   : llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), at.count));
-      raw = b_.CreateMaskedGather(wide, addresses, align, mask, llvm::Constant::getNullValue(wide));
-    }
-    return code_.FromMemory(raw, x.dtype);
-  }
-
   void StoreTo(size_t s, const Scope& scope, const Lanes& at, bool vector) {
     const Store& store = k_.stores[s];
     const size_t a = k_.loads.size() + k_.indices.size() + s;
@@ -282,6 +235,73 @@ class LoopCode {
       x = Combine(r, b_.CreateShuffleVector(x, low), b_.CreateShuffleVector(x, high));
     }
     return b_.CreateExtractElement(x, uint64_t{0});
+  }
+
+ protected:
+  const Access& access(size_t i) const {
+    if (i < k_.loads.size()) return k_.loads[i];
+    i -= k_.loads.size();
+    return i < k_.indices.size() ? k_.indices[i] : k_.stores[i - k_.indices.size()].access;
+  }
+  V Param(size_t i) {
+    if (params_.size() <= i) params_.resize(i + 1, nullptr);
+    if (params_[i] == nullptr) {
+      V at = entry_.CreateConstInBoundsGEP1_64(entry_.getInt64Ty(), function_->getArg(1), i);
+      params_[i] = entry_.CreateLoad(entry_.getInt64Ty(), at);
+    }
+    return params_[i];
+  }
+  V Stride(size_t a, size_t d) { return Param((2 + a) * k_.dims.size() + 2 + a + d); }
+  V Buffer(uint32_t i) {
+    if (buffers_.size() <= i) buffers_.resize(i + 1, nullptr);
+    if (buffers_[i] == nullptr) {
+      V at = entry_.CreateConstInBoundsGEP1_64(entry_.getPtrTy(), function_->getArg(0), i);
+      buffers_[i] = entry_.CreateLoad(entry_.getPtrTy(), at);
+    }
+    return buffers_[i];
+  }
+
+  V Iota(int lanes) {
+    std::vector<llvm::Constant*> values;
+    for (int i = 0; i < lanes; ++i) values.push_back(b_.getInt64(i));
+    return llvm::ConstantVector::get(values);
+  }
+
+  V Address(size_t a, const Scope& scope, V vector_part) {
+    const Access& x = access(a);
+    V position = vector_part == nullptr ? scope.positions[a] : b_.CreateAdd(scope.positions[a], vector_part);
+    return b_.CreateGEP(code_.MemoryLlvm(x.dtype), Buffer(x.buffer), position);
+  }
+  V VectorStride(size_t a) { return Stride(a, k_.vector_dim); }
+
+  V Load(size_t a, const Scope& scope, const Lanes& at, bool vector) {
+    const Access& x = access(a);
+    llvm::Type* type = code_.MemoryLlvm(x.dtype);
+    const llvm::Align align(BytesOf(x.dtype));
+    const int64_t stride = vector ? x.strides[k_.vector_dim] : 0;
+    V raw = nullptr;
+    if (!vector) {
+      raw = b_.CreateAlignedLoad(type, Address(a, scope, nullptr), align);
+    } else if (at.count == 1) {
+      raw = b_.CreateAlignedLoad(type, Address(a, scope, stride == 1 ? at.v : b_.CreateMul(at.v, VectorStride(a))),
+                                 align);
+    } else if (stride == 1) {
+      auto* wide = llvm::FixedVectorType::get(type, at.count);
+      V address = Address(a, scope, at.v);
+      raw = at.mask == nullptr ? static_cast<V>(b_.CreateAlignedLoad(wide, address, align))
+                               : b_.CreateMaskedLoad(wide, address, align, at.mask, llvm::Constant::getNullValue(wide));
+    } else {
+      auto* wide = llvm::FixedVectorType::get(type, at.count);
+      V lanes = b_.CreateAdd(b_.CreateVectorSplat(at.count, at.v), Iota(at.count));
+      V offsets = b_.CreateMul(lanes, b_.CreateVectorSplat(at.count, VectorStride(a)));
+      offsets = b_.CreateAdd(offsets, b_.CreateVectorSplat(at.count, scope.positions[a]));
+      V addresses = b_.CreateGEP(type, Buffer(x.buffer), offsets);
+      V mask = at.mask != nullptr
+                   ? at.mask
+                   : llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), at.count));
+      raw = b_.CreateMaskedGather(wide, addresses, align, mask, llvm::Constant::getNullValue(wide));
+    }
+    return code_.FromMemory(raw, x.dtype);
   }
 
   const LoopKernel& k_;
