@@ -26,9 +26,6 @@ WIDE = {"src/runtime/io.cc: Posix": (28, "the system's calls, a method each")}
 # path: (functions with more, reason). Exported functions have the parameters that the ABI says.
 MANY = {
     "src/backends/cpu/kernels/conv/conv_depthwise.cc": (1, "a constructor: the sizes of a call"),
-    "src/backends/cpu/kernels/conv/conv_tiles.cc": (1, "places within tiles, kept in registers"),
-    "src/backends/cpu/kernels/product/amx_driver.cc": (1, "places within tiles, kept in registers"),
-    "src/backends/cpu/kernels/product/gemm_plan.cc": (1, "places within tiles, kept in registers"),
     "src/backends/cpu/launch/host_bodies.cc": (1, "a row's keys, values and rooms"),
     "src/backends/cpu/lower/indexed_boxes.cc": (1, "operands and dimension numbers of gather and scatter"),
     "src/backends/cpu/lower/lower_windows.cc": (1, "operands and parameters of a kernel"),

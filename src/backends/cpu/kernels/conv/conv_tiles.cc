@@ -15,22 +15,27 @@ struct Widened {
   const void* second = nullptr;
   float* result = nullptr;
 };
-absl::Status Widen(const HalvesKernels& kernels, DType from, const void* first, int64_t first_count, const void* second,
-                   int64_t second_count, const Duty& duty, Widened* out, int64_t result_count = 0) {
-  const int64_t bytes = (first_count + second_count + result_count + 48) * 4;
+// So many elements.
+struct Operand {
+  const void* data = nullptr;
+  int64_t count = 0;
+};
+absl::Status Widen(const HalvesKernels& kernels, DType from, Operand first, Operand second, const Duty& duty,
+                   Widened* out, int64_t result_count = 0) {
+  const int64_t bytes = (first.count + second.count + result_count + 48) * 4;
   if (duty.pool == nullptr) {
     duty.needs->Once(ScratchSlot::kWiden, bytes);
     return absl::OkStatus();
   }
   float* memory = static_cast<float*>(ThreadScratch(ScratchSlot::kWiden, bytes));
   if (memory == nullptr) return OutOfScratch("widened operands of a convolution", bytes);
-  float* second_out = memory + (first_count + 15) / 16 * 16;
+  float* second_out = memory + (first.count + 15) / 16 * 16;
   const auto convert = [&](const void* source, float* to, int64_t begin, int64_t end) {
     kernels.widen(from, static_cast<const uint16_t*>(source) + begin, end - begin, to + begin);
   };
-  duty.pool->ParallelRanges(first_count, [&](int64_t b, int64_t e, int) { convert(first, memory, b, e); });
-  duty.pool->ParallelRanges(second_count, [&](int64_t b, int64_t e, int) { convert(second, second_out, b, e); });
-  *out = {memory, second_out, second_out + (second_count + 15) / 16 * 16};
+  duty.pool->ParallelRanges(first.count, [&](int64_t b, int64_t e, int) { convert(first.data, memory, b, e); });
+  duty.pool->ParallelRanges(second.count, [&](int64_t b, int64_t e, int) { convert(second.data, second_out, b, e); });
+  *out = {memory, second_out, second_out + (second.count + 15) / 16 * 16};
   return absl::OkStatus();
 }
 
@@ -99,8 +104,9 @@ absl::Status Gather(const Gathering& gathering, KernelSet::State& state, const D
   GatherCall gather = gathering.gather;
   Widened wide;
   if (Widens(gather.types)) {
-    WEFT_RETURN_IF_ERROR(Widen(HalvesKernelsOf(state.target().isa), call.input, gathering.forward ? call.x : call.y,
-                               gathering.forward ? XCount(call) : YCount(call), call.w, WCount(call), duty, &wide));
+    const Operand image = gathering.forward ? Operand{call.x, XCount(call)} : Operand{call.y, YCount(call)};
+    WEFT_RETURN_IF_ERROR(
+        Widen(HalvesKernelsOf(state.target().isa), call.input, image, {call.w, WCount(call)}, duty, &wide));
     AsF32(&gather.types);
   } else {
     WEFT_RETURN_IF_ERROR(WidenBytes(call, duty, &wide));
@@ -161,8 +167,8 @@ absl::Status Gradient(const KernelGradient& gradient, KernelSet::State& state, c
   if (WeightsInPairs(call, types)) return RunWeights(state, IsProduct(call) ? InLongLines(call) : call, duty);
   const int64_t count = WCount(call);
   Widened wide;
-  WEFT_RETURN_IF_ERROR(Widen(HalvesKernelsOf(state.target().isa), call.input, call.x, XCount(call), call.y,
-                             YCount(call), duty, &wide, types.narrow ? count : 0));
+  WEFT_RETURN_IF_ERROR(Widen(HalvesKernelsOf(state.target().isa), call.input, {call.x, XCount(call)},
+                             {call.y, YCount(call)}, duty, &wide, types.narrow ? count : 0));
   ConvCall wide_call = call;
   wide_call.x = wide.first;
   wide_call.y = const_cast<void*>(wide.second);

@@ -63,7 +63,7 @@ struct WeightCut {
     }
     // The last vector of dy may end where nothing must be read.
     const bool masks = !shape.pairs() && columns.columns % columns.lanes != 0;
-    return FetchTiles(state, shape.types.micro, form, rows, count, columns, masks, &set);
+    return FetchTiles(state, {shape.types.micro, form}, rows, count, columns, masks, &set);
   }
 
   // Pointers of a line's: of x for every row of a tile or the first alone.

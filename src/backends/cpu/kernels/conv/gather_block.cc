@@ -262,10 +262,10 @@ absl::Status PhaseTiles::Fetch(KernelSet::State& state, const GatherPlan& plan, 
   const int64_t tiles = lines ? phase.line_tiles : phase.tiles;
   const MicroType type = plan.Rounds(phase) ? MicroType::kBF16Rounded : plan.call.types.micro;
   if (!plan.Ends(phase) || phase.blocks.size() > 1) {
-    WEFT_RETURN_IF_ERROR(FetchTiles(state, type, plan.form, rows, tiles, plan.columns, false, &plain));
+    WEFT_RETURN_IF_ERROR(FetchTiles(state, {type, plan.form}, rows, tiles, plan.columns, false, &plain));
   }
   if (!plan.Ends(phase)) return absl::OkStatus();
-  return FetchTiles(state, type, plan.form, rows, tiles, plan.columns, false, &end, plan.call.ending.kind);
+  return FetchTiles(state, {type, plan.form, plan.call.ending.kind}, rows, tiles, plan.columns, false, &end);
 }
 
 void RunGatherBlock(const GatherOperands& operands, const Phase& phase, const KBlock& block, const PhaseTiles& set,

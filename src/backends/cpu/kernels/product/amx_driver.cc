@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
@@ -238,14 +239,16 @@ class Driver {
         args[i].b = from + (i == 0 ? 0 : args[0].steps * kTileBytes);
         args[i].b_beside = column_bytes_;
       }
-      OneBlock(space, r, rows, tile, columns, block > 0 || p_.accumulate, args, calls,
+      OneBlock(space, r, {tile, tile + columns}, block > 0 || p_.accumulate, {args, static_cast<size_t>(calls)},
                set_.block[row_tiles - 1][columns - 1]);
     }
   }
 
-  void OneBlock(const Space& space, int64_t r, int64_t rows, int64_t tile, int64_t column_tiles, bool accumulate,
-                TileArgs* args, int calls, TileFn* fn) const {
-    const int64_t columns = std::min(column_tiles * kTileSide, p_.n - tile * kTileSide);
+  // The calls of a block of rows and of these tiles of columns, one after the other.
+  void OneBlock(const Space& space, int64_t r, Range tiles, bool accumulate, std::span<TileArgs> calls,
+                TileFn* fn) const {
+    const int64_t tile = tiles.begin, rows = Rows(r);
+    const int64_t columns = std::min(tiles.size() * kTileSide, p_.n - tile * kTileSide);
     float* c = nullptr;
     int64_t stride = WideStride();
     alignas(64) float edge[kTileBlockSide * kTileBlockSide];
@@ -265,11 +268,11 @@ class Driver {
         for (int64_t i = 0; i < rows; ++i) std::memcpy(edge + i * stride, result + i * p_.c_stride, columns * 4);
       }
     }
-    for (int i = 0; i < calls; ++i) {
-      args[i].c = c;
-      args[i].c_stride = stride * 4;
-      args[i].accumulate = accumulate || i > 0;
-      fn(&args[i]);
+    for (TileArgs& args : calls) {
+      args.c = c;
+      args.c_stride = stride * 4;
+      args.accumulate = accumulate || &args != calls.data();
+      fn(&args);
     }
     if (c != edge) return;
     for (int64_t i = 0; i < rows; ++i) std::memcpy(result + i * p_.c_stride, edge + i * stride, columns * 4);

@@ -34,8 +34,11 @@ ColumnCut ColumnCut::Make(const CpuTarget& target, MicroType type, int64_t colum
   return cut;
 }
 
-absl::Status FetchTiles(KernelSet::State& state, MicroType type, MicroForm form, int64_t rows, int64_t tiles,
-                        const ColumnCut& columns, bool masked, TileSet* out, EndingKind ending) {
+absl::Status FetchTiles(KernelSet::State& state, TileKind kind, int64_t rows, int64_t tiles, const ColumnCut& columns,
+                        bool masked, TileSet* out) {
+  const auto fetch = [&](int mr, int nv, bool masked_b) {
+    return state.Micro({kind.type, kind.form, mr, nv, masked_b, kind.ending});
+  };
   const int mr_low = static_cast<int>(rows / tiles);
   const int mr_high = static_cast<int>(CeilDiv(rows, tiles));
   const int nv_low = columns.MinVectors();
@@ -47,10 +50,10 @@ absl::Status FetchTiles(KernelSet::State& state, MicroType type, MicroForm form,
       const bool last = masked && nv == last_vectors;
       // A single panel with a ragged end is never asked for unmasked.
       if (!(last && columns.panels == 1)) {
-        WEFT_ASSIGN_OR_RETURN(out->fn[mr - mr_low][nv - nv_low][0], state.Micro({type, form, mr, nv, false, ending}));
+        WEFT_ASSIGN_OR_RETURN(out->fn[mr - mr_low][nv - nv_low][0], fetch(mr, nv, false));
       }
       if (last) {
-        WEFT_ASSIGN_OR_RETURN(out->fn[mr - mr_low][nv - nv_low][1], state.Micro({type, form, mr, nv, true, ending}));
+        WEFT_ASSIGN_OR_RETURN(out->fn[mr - mr_low][nv - nv_low][1], fetch(mr, nv, true));
       }
     }
   }
@@ -100,7 +103,7 @@ absl::Status PlanGemm(KernelSet::State& state, const GemmCall& call, const TypeP
   *plan = CutGemm(state.target(), call, types);
   const bool masked = plan->direct_b && call.n % plan->columns.lanes != 0;
   const MicroType micro = plan->rounds ? MicroType::kBF16Rounded : types.micro;
-  return FetchTiles(state, micro, plan->form, call.m, plan->tiles, plan->columns, masked, &plan->set);
+  return FetchTiles(state, {micro, plan->form}, call.m, plan->tiles, plan->columns, masked, &plan->set);
 }
 
 int64_t Members(const GemmCall& call) {

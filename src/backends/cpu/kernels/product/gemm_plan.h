@@ -41,10 +41,16 @@ struct TileSet {
 
   MicroFn* At(int64_t rows, int64_t vectors, bool masked) const { return fn[rows - mr_low][vectors - nv_low][masked]; }
 };
+// The kind of a call's tiles: what they multiply, how they read A, and what they do to their sums.
+struct TileKind {
+  MicroType type = MicroType::kF32;
+  MicroForm form = MicroForm::kRows;
+  EndingKind ending = EndingKind::kNone;
+};
 // Fetches (and compiles) the tiles for `rows` cut into `tiles` and columns cut by `columns`. `masked` asks for the
 // masked form of the last panel as well.
-absl::Status FetchTiles(KernelSet::State& state, MicroType type, MicroForm form, int64_t rows, int64_t tiles,
-                        const ColumnCut& columns, bool masked, TileSet* out, EndingKind ending = EndingKind::kNone);
+absl::Status FetchTiles(KernelSet::State& state, TileKind kind, int64_t rows, int64_t tiles, const ColumnCut& columns,
+                        bool masked, TileSet* out);
 
 struct GemmPlan {
   TypePlan types;
