@@ -9,7 +9,6 @@
 #include "src/backends/cpu/kernels/attention/attention_internal.h"
 #include "src/backends/cpu/kernels/attention/attention_rows.h"
 #include "src/runtime/launch_look.h"
-#include "src/runtime/mutex.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -366,33 +365,25 @@ class Driver {
     };
     if (cut_.packed_k + cut_.packed_v > 0) {
       deal(KeyMembers(call_) * cut_.key_blocks,
-           [&](int64_t i) { Note(tasks_.PackKeys(i / cut_.key_blocks, i % cut_.key_blocks)); });
+           [&](int64_t i) { failure_.Note(tasks_.PackKeys(i / cut_.key_blocks, i % cut_.key_blocks)); });
     }
     deal(cut_.members * cut_.query_blocks * cut_.parts, [&](int64_t i) {
       const int64_t part = i % cut_.parts, task = i / cut_.parts;
       // Where queries see the more keys the later they come, neighbours are a light and a heavy block.
       const int64_t at = task % cut_.query_blocks;
       const int64_t block = at % 2 == 0 ? at / 2 : cut_.query_blocks - 1 - at / 2;
-      Note(tasks_.RunBlock(task / cut_.query_blocks, block, part));
+      failure_.Note(tasks_.RunBlock(task / cut_.query_blocks, block, part));
     });
-    if (cut_.parts > 1) deal(cut_.members, [&](int64_t member) { Note(tasks_.Join(member)); });
-    MutexLock lock(mutex_);
-    return failure_;
+    if (cut_.parts > 1) deal(cut_.members, [&](int64_t member) { failure_.Note(tasks_.Join(member)); });
+    return failure_.status();
   }
 
  private:
-  void Note(absl::Status status) {
-    if (status.ok()) return;
-    MutexLock lock(mutex_);
-    failure_ = std::move(status);
-  }
-
   KernelSet& kernels_;
   const AttentionCall& call_;
   const AttentionCut cut_;
   AttentionTasks tasks_;
-  Mutex mutex_;
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  TaskFailure failure_;
 };
 
 }  // namespace

@@ -10,7 +10,6 @@
 #include "src/backends/cpu/kernels/attention/attention_internal.h"
 #include "src/backends/cpu/kernels/attention/attention_rows.h"
 #include "src/runtime/launch_look.h"
-#include "src/runtime/mutex.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -357,29 +356,21 @@ class Driver {
 
   absl::Status Run(ThreadPool& pool) {
     pool.ParallelFor(cut_.members * cut_.parts, [&](int64_t i) {
-      if (!LaunchEnds()) Note(tasks_.RunPart(i / cut_.parts, i % cut_.parts));
+      if (!LaunchEnds()) failure_.Note(tasks_.RunPart(i / cut_.parts, i % cut_.parts));
     });
     if (cut_.parts > 1) {
       pool.ParallelFor(cut_.members * kJoinPieces, [&](int64_t i) {
         if (!LaunchEnds()) tasks_.Join(i / kJoinPieces, i % kJoinPieces);
       });
     }
-    MutexLock lock(mutex_);
-    return failure_;
+    return failure_.status();
   }
 
  private:
-  void Note(absl::Status status) {
-    if (status.ok()) return;
-    MutexLock lock(mutex_);
-    failure_ = std::move(status);
-  }
-
   KernelSet& kernels_;
   const GradientCut cut_;
   GradientTasks tasks_;
-  Mutex mutex_;
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  TaskFailure failure_;
 };
 
 }  // namespace

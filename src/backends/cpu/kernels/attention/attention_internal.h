@@ -1,8 +1,12 @@
 // Attention and its gradient share this behind attention.h.
 #pragma once
 
+#include <utility>
+
+#include "absl/status/status.h"
 #include "src/backends/cpu/kernels/attention/attention.h"
 #include "src/backends/cpu/kernels/tiles/kernels_internal.h"
+#include "src/runtime/mutex.h"
 
 namespace weft::cpu {
 
@@ -43,6 +47,24 @@ inline AttentionOffsets OffsetsOf(const AttentionCall& call, const AttentionMatr
   });
   return at;
 }
+
+// The failure of one of many tasks. Any thread.
+class TaskFailure {
+ public:
+  void Note(absl::Status status) {
+    if (status.ok()) return;
+    MutexLock lock(mutex_);
+    failure_ = std::move(status);
+  }
+  absl::Status status() {
+    MutexLock lock(mutex_);
+    return failure_;
+  }
+
+ private:
+  Mutex mutex_;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+};
 
 // Adds the workspace of a task that runs such products: each thread has all of it.
 inline void AddEach(const ScratchNeeds& products, ScratchNeeds& needs) {
