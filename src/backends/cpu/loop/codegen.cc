@@ -108,19 +108,13 @@ class ColumnsCode {
   using Cascade = ExpressionCode::Cascade;
 
   ColumnsCode(ExpressionCode& code, ReductionCode& reduced)
-      : code_(code),
-        k_(code.kernel()),
-        b_(code.builder()),
-        layout_(code.layout()),
-        masks_(code.masks()),
-        vectors_(code),
-        reduced_(reduced) {}
+      : code_(code), k_(code.kernel()), b_(code.builder()), vectors_(code), reduced_(reduced) {}
 
   void Run(const Scope& outer, V start, V end) {
-    const int lanes = layout_.lanes;
-    if (masks_) {
+    const int lanes = code_.layout().lanes;
+    if (code_.masks()) {
       std::vector<Lanes> panel;
-      for (int u = 0; u < layout_.panel; ++u) {
+      for (int u = 0; u < code_.layout().panel; ++u) {
         V v = u == 0 ? start : b_.CreateAdd(start, code_.I64(u * lanes));
         panel.push_back(Lanes{lanes, v, code_.MaskOf(v, end, lanes)});
       }
@@ -129,12 +123,12 @@ class ColumnsCode {
     }
     V at = code_
                .Loop(
-                   start, end, layout_.panel * lanes, {},
+                   start, end, code_.layout().panel * lanes, {},
                    [&](V v, Values) {
-                     Panel(outer, vectors_.SideBySide(v, layout_.panel));
+                     Panel(outer, vectors_.SideBySide(v, code_.layout().panel));
                      return Values{};
                    },
-                   layout_.panel * lanes - 1)
+                   code_.layout().panel * lanes - 1)
                .index;
     code_.Loop(at, end, 1, {}, [&](V v, Values) {
       Panel(outer, {Lanes{1, v, nullptr}});
@@ -146,7 +140,7 @@ class ColumnsCode {
   // One step of the reduced dimensions. `tops`: what does not change along them.
   Values AddToPanel(const Scope& scope, const std::vector<Lanes>& panel, const std::vector<bool>& needed,
                     const std::vector<Scope>& tops, Values current) {
-    const int64_t ahead = panel[0].count > 1 ? layout_.ahead : 0;
+    const int64_t ahead = panel[0].count > 1 ? code_.layout().ahead : 0;
     Scope shared = scope;
     code_.Compute(needed, shared, Lanes{}, 0, [](const Dependence& d) { return !d.vector; });
     if (ahead > 0) code_.Announce(scope, panel, k_.dims.size() - 1, code_.I64(ahead), true);
@@ -265,8 +259,6 @@ class ColumnsCode {
   ExpressionCode& code_;
   const LoopKernel& k_;
   llvm::IRBuilder<>& b_;
-  const Layout& layout_;
-  const bool masks_;
   VectorWalk vectors_;
   ReductionCode& reduced_;
 };
@@ -280,13 +272,7 @@ class RowsCode {
   using Cascade = ExpressionCode::Cascade;
 
   RowsCode(ExpressionCode& code, ReductionCode& reduced)
-      : code_(code),
-        k_(code.kernel()),
-        b_(code.builder()),
-        layout_(code.layout()),
-        masks_(code.masks()),
-        vectors_(code),
-        reduced_(reduced) {}
+      : code_(code), k_(code.kernel()), b_(code.builder()), vectors_(code), reduced_(reduced) {}
 
   void Run(Scope scope) {
     const std::vector<bool> all = code_.AllNeeded();
@@ -323,13 +309,14 @@ class RowsCode {
     for (size_t i = 0; i < needed.size(); ++i) work += needed[i] && scope.values[i] == nullptr;
     const bool small = ReductionCode::IsSmall(work);
     const int unroll = ReductionCode::Unroll(work, reduced.size());
-    const int lanes = layout_.lanes;
-    const int side = unroll > 1 ? unroll : std::min(layout_.side, VectorsSideBySide(k_, needed, code_.target(), lanes));
+    const int lanes = code_.layout().lanes;
+    const int side =
+        unroll > 1 ? unroll : std::min(code_.layout().side, VectorsSideBySide(k_, needed, code_.target(), lanes));
     Values accumulators;  // per reduction: `unroll` vectors, then a scalar where there are no masks
-    const size_t per = unroll + (masks_ ? 0 : 1);
+    const size_t per = unroll + (code_.masks() ? 0 : 1);
     for (uint32_t r : reduced) {
       for (int u = 0; u < unroll; ++u) accumulators.push_back(code_.Identity(k_.reductions[r], lanes));
-      if (!masks_) accumulators.push_back(code_.Identity(k_.reductions[r], 1));
+      if (!code_.masks()) accumulators.push_back(code_.Identity(k_.reductions[r], 1));
     }
     // The sum of all parts of reduction reduced[k].
     const auto sum_of = [&](const Values& all, size_t k) {
@@ -341,7 +328,7 @@ class RowsCode {
         parts = halves;
       }
       V result = code_.Horizontal(r, parts[0]);
-      return masks_ ? result : code_.Combine(r, result, all[k * per + unroll]);
+      return code_.masks() ? result : code_.Combine(r, result, all[k * per + unroll]);
     };
     const std::vector<uint32_t> cascading = reduced_.Cascading(reduced);
     const auto sums = [&](const Values& all) {
@@ -393,12 +380,13 @@ class RowsCode {
         };
         LoopEnd at{begin, std::move(carried)};
         if (side > 1) at = whole(std::move(at), side);
-        if (unroll == 1 && (!masks_ || (small && side == 1))) at = whole(std::move(at), 1);
+        if (unroll == 1 && (!code_.masks() || (small && side == 1))) at = whole(std::move(at), 1);
         const auto rest = [&](V v, Values now) {
-          if (masks_) return body({Lanes{lanes, v, code_.MaskOf(v, size, lanes)}}, 0, std::move(now));
+          if (code_.masks()) return body({Lanes{lanes, v, code_.MaskOf(v, size, lanes)}}, 0, std::move(now));
           return body({Lanes{1, v, nullptr}}, unroll, std::move(now));
         };
-        return reduced_.LoopInRow(!cascading.empty(), at.index, size, masks_ ? lanes : 1, std::move(at.carried), rest)
+        return reduced_
+            .LoopInRow(!cascading.empty(), at.index, size, code_.masks() ? lanes : 1, std::move(at.carried), rest)
             .carried;
       };
       return reduced_.Row(int64_t{unroll} * lanes, std::move(current), cascading, along, next);
@@ -415,8 +403,6 @@ class RowsCode {
   ExpressionCode& code_;
   const LoopKernel& k_;
   llvm::IRBuilder<>& b_;
-  const Layout& layout_;
-  const bool masks_;
   VectorWalk vectors_;
   ReductionCode& reduced_;
 };
@@ -427,13 +413,13 @@ class LoopEmitter {
   using Lanes = ExpressionCode::Lanes;
 
   LoopEmitter(const LoopKernel& kernel, const CpuTarget& target, JitModule& module, const std::string& symbol)
-      : code_(kernel, target, module, symbol), k_(kernel), b_(code_.builder()), layout_(code_.layout()) {}
+      : code_(kernel, target, module, symbol), k_(kernel), b_(code_.builder()) {}
 
   const absl::Status& status() const { return code_.status(); }
 
   void Run() {
     const auto [begin, end] = code_.Begin();
-    if (layout_.form == Form::kElementwise && SharesAlongRows(k_)) {
+    if (code_.layout().form == Form::kElementwise && SharesAlongRows(k_)) {
       ElementwiseCode(code_).RowGroups(begin, end);
     } else {
       code_.Loop(begin, end, 1, {}, [&](V task, Values) {
@@ -452,7 +438,7 @@ class LoopEmitter {
     V rest = task;
     V block = nullptr;
     Values indices(k_.dims.size(), nullptr);
-    if (layout_.form != Form::kRows) {
+    if (code_.layout().form != Form::kRows) {
       // The innermost part of a task number is the block of the vector dimension.
       V size = code_.Size(parallel - 1);
       V blocks = b_.CreateUDiv(b_.CreateAdd(size, b_.CreateSub(code_.Block(), code_.I64(1))), code_.Block());
@@ -463,7 +449,7 @@ class LoopEmitter {
         rest = b_.CreateUDiv(task, blocks);
       }
     }
-    const size_t outer = layout_.form == Form::kRows ? parallel : parallel - 1;
+    const size_t outer = code_.layout().form == Form::kRows ? parallel : parallel - 1;
     for (size_t d = outer; d-- > 0;) {
       V index = rest;
       if (d > 0) {
@@ -473,7 +459,7 @@ class LoopEmitter {
       indices[d] = index;
       code_.Advance(scope, d, index);
     }
-    if (layout_.form == Form::kRows) {
+    if (code_.layout().form == Form::kRows) {
       ReductionCode reduced(code_, std::move(indices));
       return RowsCode(code_, reduced).Run(scope);
     }
@@ -481,7 +467,7 @@ class LoopEmitter {
     code_.Compute(code_.AllNeeded(), scope, Lanes{}, 0, uniform);
     V start = b_.CreateMul(block, code_.Block());
     V end = code_.MinOf(b_.CreateAdd(start, code_.Block()), code_.Size(parallel - 1));
-    if (layout_.form == Form::kElementwise) {
+    if (code_.layout().form == Form::kElementwise) {
       ElementwiseCode(code_).Run(scope, start, end);
     } else {
       ReductionCode reduced(code_, std::move(indices));
@@ -492,7 +478,6 @@ class LoopEmitter {
   ExpressionCode code_;
   const LoopKernel& k_;
   llvm::IRBuilder<>& b_;
-  const Layout& layout_;
 };
 
 }  // namespace

@@ -17,12 +17,11 @@ class VectorWalk {
   using Scope = ExpressionCode::Scope;
   using Lanes = ExpressionCode::Lanes;
 
-  explicit VectorWalk(ExpressionCode& code)
-      : code_(code), k_(code.kernel()), b_(code.builder()), layout_(code.layout()), masks_(code.masks()) {}
+  explicit VectorWalk(ExpressionCode& code) : code_(code), k_(code.kernel()), b_(code.builder()) {}
 
   // Vectors side by side while there are so many, then one after the other, the last of them masked or its elements alone.
   void ForEachPanel(V start, V end, const std::function<void(const std::vector<Lanes>&)>& body) {
-    const int lanes = layout_.lanes;
+    const int lanes = code_.layout().lanes;
     const auto whole = [&](V from, int side) {
       const int step = side * lanes;
       const auto at = [&](V v, Values) {
@@ -32,10 +31,10 @@ class VectorWalk {
       return code_.Loop(from, end, step, {}, at, step - 1).index;
     };
     V at = start;
-    if (layout_.side > 1) at = whole(at, layout_.side);
-    if (!masks_ || (layout_.side == 1 && k_.exprs.size() <= 24)) at = whole(at, 1);
-    code_.Loop(at, end, masks_ ? lanes : 1, {}, [&](V v, Values) {
-      body({masks_ ? Lanes{lanes, v, code_.MaskOf(v, end, lanes)} : Lanes{1, v, nullptr}});
+    if (code_.layout().side > 1) at = whole(at, code_.layout().side);
+    if (!code_.masks() || (code_.layout().side == 1 && k_.exprs.size() <= 24)) at = whole(at, 1);
+    code_.Loop(at, end, code_.masks() ? lanes : 1, {}, [&](V v, Values) {
+      body({code_.masks() ? Lanes{lanes, v, code_.MaskOf(v, end, lanes)} : Lanes{1, v, nullptr}});
       return Values{};
     });
   }
@@ -43,7 +42,8 @@ class VectorWalk {
   std::vector<Lanes> SideBySide(V v, int vectors) {
     std::vector<Lanes> panel;
     for (int u = 0; u < vectors; ++u) {
-      panel.push_back(Lanes{layout_.lanes, u == 0 ? v : b_.CreateAdd(v, code_.I64(u * layout_.lanes)), nullptr});
+      panel.push_back(
+          Lanes{code_.layout().lanes, u == 0 ? v : b_.CreateAdd(v, code_.I64(u * code_.layout().lanes)), nullptr});
     }
     return panel;
   }
@@ -52,8 +52,6 @@ class VectorWalk {
   ExpressionCode& code_;
   const LoopKernel& k_;
   llvm::IRBuilder<>& b_;
-  const Layout& layout_;
-  const bool masks_;
 };
 
 // Loops over the reduced dimensions, and what follows them.
@@ -67,12 +65,7 @@ class ReductionCode {
 
   // `indices`: of the task's parallel dimensions.
   ReductionCode(ExpressionCode& code, Values indices)
-      : code_(code),
-        k_(code.kernel()),
-        b_(code.builder()),
-        layout_(code.layout()),
-        masks_(code.masks()),
-        indices_(std::move(indices)) {}
+      : code_(code), k_(code.kernel()), b_(code.builder()), indices_(std::move(indices)) {}
 
   // Loops over reduced dimensions [d, last), then `inner`.
   Values Nest(size_t d, size_t last, const Scope& scope, Values carried,
@@ -114,14 +107,15 @@ class ReductionCode {
   }
   // Those of `reductions` whose sums are put away block by block; none where no sum is so long.
   std::vector<uint32_t> Cascading(std::vector<uint32_t> reductions) const {
-    std::erase_if(reductions, [&](uint32_t r) { return !layout_.cascade || !Cascades(k_.reductions[r]); });
+    std::erase_if(reductions, [&](uint32_t r) { return !code_.layout().cascade || !Cascades(k_.reductions[r]); });
     return reductions;
   }
   // Additions to one part that `length` elements of a row are.
   V StepsOfRow(V length, int64_t turn) {
     const auto log = [](int64_t n) { return static_cast<uint64_t>(std::countr_zero(static_cast<uint64_t>(n))); };
     V rest = b_.CreateAnd(length, code_.I64(turn - 1));
-    if (masks_) rest = b_.CreateLShr(b_.CreateAdd(rest, code_.I64(layout_.lanes - 1)), log(layout_.lanes));
+    if (code_.masks())
+      rest = b_.CreateLShr(b_.CreateAdd(rest, code_.I64(code_.layout().lanes - 1)), log(code_.layout().lanes));
     return b_.CreateAdd(b_.CreateLShr(length, log(turn)), rest);
   }
 
@@ -160,8 +154,6 @@ class ReductionCode {
   ExpressionCode& code_;
   const LoopKernel& k_;
   llvm::IRBuilder<>& b_;
-  const Layout& layout_;
-  const bool masks_;
   const Values indices_;
 };
 

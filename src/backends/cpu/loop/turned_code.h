@@ -78,8 +78,6 @@ class TurnedCode {
       : code_(code),
         k_(code.kernel()),
         b_(code.builder()),
-        layout_(code.layout()),
-        masks_(code.masks()),
         reduced_(reduced),
         at_(at),
         needed_(code.Needed(code.Roots(0), -1)) {}
@@ -105,7 +103,8 @@ class TurnedCode {
   }
 
   Values Sums(const Scope& outer, const Scope& top) {
-    RowParts parts(code_, int64_t{ReductionCode::Unroll(work_, k_.reductions.size())} * layout_.lanes, at_.count);
+    RowParts parts(code_, int64_t{ReductionCode::Unroll(work_, k_.reductions.size())} * code_.layout().lanes,
+                   at_.count);
     const size_t along = k_.dims.size() - 1;
     const std::vector<uint32_t> cascading = reduced_.Cascading(reduced_.EveryReduction());
     const auto sums = [&] {
@@ -163,12 +162,12 @@ class TurnedCode {
       });
       return Values{};
     };
-    if (ReductionCode::IsSmall(work_) || !masks_) {
+    if (ReductionCode::IsSmall(work_) || !code_.masks()) {
       const auto whole = [&](V j, Values) { return add_turn(j, code_.I64(parts.turn())); };
       begin = reduced_.LoopInRow(in_block, begin, size, parts.turn(), {}, whole, parts.turn() - 1).index;
     }
-    reduced_.LoopInRow(in_block, begin, size, masks_ ? layout_.lanes : 1, {}, [&](V j, Values) {
-      if (masks_) return add_turn(j, code_.MinOf(code_.I64(layout_.lanes), b_.CreateSub(size, j)));
+    reduced_.LoopInRow(in_block, begin, size, code_.masks() ? code_.layout().lanes : 1, {}, [&](V j, Values) {
+      if (code_.masks()) return add_turn(j, code_.MinOf(code_.I64(code_.layout().lanes), b_.CreateSub(size, j)));
       add(j, code_.I64(parts.turn()));
       return Values{};
     });
@@ -177,8 +176,6 @@ class TurnedCode {
   ExpressionCode& code_;
   const LoopKernel& k_;
   llvm::IRBuilder<>& b_;
-  const Layout& layout_;
-  const bool masks_;
   ReductionCode& reduced_;
   const Lanes at_;
   const std::vector<bool> needed_;  // expressions
