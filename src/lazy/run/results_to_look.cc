@@ -14,7 +14,8 @@ namespace {
 bool Keeps(const ir::Node& node, size_t operand) {
   const ir::OpDef* const op = &node.op();
   if (op == &ops::kOp_div) return operand == 0;
-  return op == &ops::kOp_stop_gradient || op == &ops::kOp_add || op == &ops::kOp_sub || op == &ops::kOp_mul || op == &ops::kOp_neg;
+  return op == &ops::kOp_stop_gradient || op == &ops::kOp_add || op == &ops::kOp_sub || op == &ops::kOp_mul ||
+         op == &ops::kOp_neg;
 }
 
 // The value that a result repeats: parameters and moments are assigned behind stop_gradient.
