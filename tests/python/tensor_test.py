@@ -191,6 +191,49 @@ class Indexing(unittest.TestCase):
                 x[k] = value
                 np.testing.assert_array_equal(a, x.numpy(), "%s = %s" % (key, type(value)))
 
+    def test_assigned_numbers_keep_their_digits(self):
+        keys = [(), 1, slice(0, 2), slice(None, None, 2), [0, 2], [True, False, True]]
+        for dtype, value in (
+            ("f64", 0.1), ("f64", 2**53 + 2), ("i64", 2**53 + 1), ("i64", -(2**63)), ("u64", 2**64 - 1), ("c128", 16777217j), ("c128", 0.1 - 0.1j),
+            ("c128", 2**53 + 2), ("f32", 0.1), ("c64", 0.1j), ("i32", 2**31 - 1), ("i64", 1.75), ("bool", True),
+        ):
+            name = wf.zeros(1, dtype).numpy().dtype
+            for key, several in itertools.product(keys, (False, True)):
+                if several and key == 1:
+                    continue
+                want, have = np.zeros(3, name), wf.zeros(3, dtype)
+                given = [value] * len(want[key]) if several else value
+                place = wf.tensor(key) if isinstance(key, list) else key
+                want[key], have[place] = given, given
+                np.testing.assert_array_equal(want, have.numpy(), "%s[%s] = %r" % (dtype, key, given), strict=True)
+
+    def test_numbers_that_elements_do_not_hold_are_refused(self):
+        for dtype, value, kind, text in (
+            ("f32", 1j, TypeError, "a complex value cannot be assigned to elements of f32"),
+            ("i64", wf.tensor([1j, 2j]), TypeError, "a complex value cannot be assigned to elements of i64"),
+            ("f64", [1j, 2], ValueError, "a number of the list is none of type f64"),
+            ("i64", [1j, 2], ValueError, "a number of the list is none of type i64"),
+            ("u8", [300, 1], ValueError, "a number of the list is none of type u8"),
+            ("u8", 300, ValueError, "300 does not fit u8"),
+        ):
+            x = wf.ones(2, dtype)
+            with self.assertRaisesRegex(kind, text):
+                x[:] = value
+            self.assertEqual([1, 1], x.tolist())
+        with self.assertRaisesRegex(ValueError, "full: value is 9007199254740993, which no float holds: the nearest is 9007199254740992"):
+            wf.full((2,), 2**53 + 1, dtype="i64")
+        with self.assertRaisesRegex(ValueError, "clip: high is 9007199254740993, which no float holds"):
+            wf.clip(wf.tensor([1]), 0, 2**53 + 1)
+        with self.assertRaisesRegex(ValueError, "full: value is beyond what a float holds"):
+            wf.full((2,), 10**400)
+        self.assertEqual([2**53 + 1] * 2, wf.full_like(wf.tensor([1, 2]), 2**53 + 1).tolist())
+        self.assertEqual([2**53 + 1] * 2, wf.full((2,), 0, dtype="i64", integer=2**53 + 1).tolist())
+
+    def test_ranges_of_large_whole_numbers_are_exact(self):
+        for given in ((2**53 + 1, 2**53 + 4), (0, 2**53 + 1, 2**53), (0, 2**53 + 1, 2**53 + 1), (2**53 + 5, 2**53, -2), (2**62, 0, -(2**61) - 1), (2**53 + 1, 5)):
+            self.assertEqual(list(range(*given)), wf.arange(*given).tolist(), given)
+        self.assertEqual([float(2**53 + i) for i in range(8)], wf.arange(2**53, 2**53 + 8, dtype="f64").tolist())
+
     def test_a_tensor_as_index_stays_in_the_program(self):
         x, i = wf.arange(10), wf.tensor([3, -1])
         self.assertEqual([3, 9], x[i].tolist())

@@ -389,9 +389,16 @@ def words(value, operation, name):
 
 def doubles(value, operation, name):
     try:
-        return c_double(value)
+        number = c_double(value)
     except TypeError:
         raise _errors.InvalidType("%s: %s is %r, and should be a number" % (operation, name, value), operation) from None
+    except OverflowError:
+        raise _errors.InvalidArgument("%s: %s is beyond what a float holds" % (operation, name), operation) from None
+    if type(value) is int and number.value != value:
+        raise _errors.InvalidArgument(
+            "%s: %s is %d, which no float holds: the nearest is %d" % (operation, name, value, number.value), operation
+        )
+    return number
 
 
 def enumerator(value, values, operation, name):

@@ -256,7 +256,7 @@ def _from_list(data, wanted, device):
             raw = struct.pack(
                 "%d%s" % (len(flat), kind.letter), *(flat if kind.is_float or kind == "bool" else map(_whole, flat))
             )
-        except (struct.error, OverflowError, ValueError) as error:
+        except (struct.error, OverflowError, ValueError, AttributeError) as error:
             raise InvalidArgument("a number of the list is none of type %s: %s" % (kind, error)) from None
     return from_bytes(bytes(raw), tuple(shape), kind, device)
 

@@ -5,7 +5,7 @@ import math
 from . import _ops
 from ._convert import tensor
 from ._dtypes import BY_NAME
-from ._errors import InvalidArgument, OutOfRange
+from ._errors import InvalidArgument, InvalidType, OutOfRange
 from ._more import argwhere, boolean_mask, unstack
 from ._tensor import Tensor
 
@@ -221,7 +221,11 @@ def broadcast_shape(shapes):
 def put(x, key, value):
     """x[key] = value: the tensor takes a new value, of which some elements are others. Gradients flow through."""
     if not isinstance(value, Tensor):
-        value = tensor(value) if not isinstance(value, (bool, int, float)) else tensor(value, x.dtype)
+        # Numbers take x's type at once: by way of another they would lose digits.
+        exact = isinstance(value, (bool, int, float, list, tuple, range)) or (isinstance(value, complex) and x.dtype.is_complex)
+        value = tensor(value, x.dtype) if exact else tensor(value)
+    if value.dtype.is_complex and not x.dtype.is_complex:
+        raise InvalidType("a complex value cannot be assigned to elements of %s: take its real part" % x.dtype)
     value = value.astype(x.dtype)
     items = _items(x, key)
     if (

@@ -167,7 +167,7 @@ def ones_like(x, dtype=None):
 
 def full_like(x, value, dtype=None):
     """One number in x's shape."""
-    if isinstance(value, complex):
+    if isinstance(value, complex) or (type(value) is int and abs(value) > 2**53):
         return _ops.broadcast_to(tensor(value, x.dtype if dtype is None else dtype), x.shape)
     return _ops.full(x.shape, value, dtype=x.dtype if dtype is None else dtype)
 
@@ -193,7 +193,15 @@ def arange(start, stop=None, step=1, dtype=None, device=None):
         start, stop = 0, start
     if dtype is None:
         dtype = "i64" if all(isinstance(v, int) for v in (start, stop, step)) else "f32"
-    return _ops.arange(start, stop, step=step, dtype=dtype_of(dtype), device=device)
+    kind = dtype_of(dtype)
+    if all(isinstance(v, int) for v in (start, stop, step)) and max(abs(start), abs(stop), abs(step)) > 2**53:
+        if kind.is_integer and step:  # Beyond what a float holds: in the integers' own arithmetic.
+            count = max(-((start - stop) // step), 0)
+            made = _ops.iota((count,), 0, dtype=kind, device=device)
+            made = made * tensor(step, kind, device) if count > 1 else made
+            return made + tensor(start, kind, device) if count else made
+        start, stop, step = float(start), float(stop), float(step)
+    return _ops.arange(start, stop, step=step, dtype=kind, device=device)
 
 
 def concat(tensors, axis=0):
