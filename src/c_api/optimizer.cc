@@ -161,11 +161,20 @@ absl::Status CheckGroupOf(std::span<const int32_t> group_of, size_t group_count)
   return absl::OkStatus();
 }
 
-// The body of every weft_*_create_groups; the parameters have their order.
+// The groups that a caller names: of each parameter its group, and the groups' options.
 template <typename Options>
-absl::Status CreateGroups(Kind kind, weft_context* ctx, weft_tensor* const* params, const int32_t* group_of,
-                          size_t count, const Options* groups, size_t group_count, weft_optimizer** out) {
+struct Groups {
+  const int32_t* of;
+  const Options* options;
+  size_t count;
+};
+
+// The body of every weft_*_create_groups.
+template <typename Options>
+absl::Status CreateGroups(Kind kind, weft_context* ctx, weft_tensor* const* params, size_t count,
+                          const Groups<Options>& said, weft_optimizer** out) {
   WEFT_ASSIGN_OR_RETURN(const Parameters parameters, ParametersOf(ctx, params, count));
+  const auto [group_of, groups, group_count] = said;
   WEFT_NOT_NULL(group_of);
   WEFT_NOT_NULL(groups);
   weft_job* job = nullptr;
@@ -302,17 +311,20 @@ weft_error* weft_optimizer_create(weft_context* ctx, const char* name, size_t na
 
 weft_error* weft_sgd_create_groups(weft_context* ctx, weft_tensor* const* params, const int32_t* group_of, size_t count,
                                    const weft_sgd_options* groups, size_t group_count, weft_optimizer** out) noexcept {
-  return Guard([&] { return CreateGroups(Kind::kSgd, ctx, params, group_of, count, groups, group_count, out); });
+  return Guard(
+      [&] { return CreateGroups(Kind::kSgd, ctx, params, count, Groups{group_of, groups, group_count}, out); });
 }
 weft_error* weft_adam_create_groups(weft_context* ctx, weft_tensor* const* params, const int32_t* group_of,
                                     size_t count, const weft_adam_options* groups, size_t group_count,
                                     weft_optimizer** out) noexcept {
-  return Guard([&] { return CreateGroups(Kind::kAdam, ctx, params, group_of, count, groups, group_count, out); });
+  return Guard(
+      [&] { return CreateGroups(Kind::kAdam, ctx, params, count, Groups{group_of, groups, group_count}, out); });
 }
 weft_error* weft_adamw_create_groups(weft_context* ctx, weft_tensor* const* params, const int32_t* group_of,
                                      size_t count, const weft_adam_options* groups, size_t group_count,
                                      weft_optimizer** out) noexcept {
-  return Guard([&] { return CreateGroups(Kind::kAdamW, ctx, params, group_of, count, groups, group_count, out); });
+  return Guard(
+      [&] { return CreateGroups(Kind::kAdamW, ctx, params, count, Groups{group_of, groups, group_count}, out); });
 }
 
 weft_error* weft_optimizer_step(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count,

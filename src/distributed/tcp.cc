@@ -53,6 +53,74 @@ struct Outbox {
   bool lost = false;
 };
 
+// What each member of the group shows: this process's own, and copies of the others' from their messages.
+class Cells {
+ public:
+  explicit Cells(std::span<const std::string> labels) : size_(labels.size()), cells_(new Cell[size_]()) {
+    for (size_t r = 0; r < size_; ++r) labels[r].copy(cells_[r].label, sizeof(Cell::label) - 1);
+  }
+
+  Cell* get() { return cells_.get(); }
+  void Arrived(int rank, uint32_t phase) { At(rank).arrived.store(phase + 1, std::memory_order_release); }
+  // The longest text of what all show.
+  size_t MostBytes() const { return size_ * (sizeof(Shown) + kSmallBytes); }
+
+  // Appends what a member shows.
+  void Show(int rank, std::string* to) const {
+    const Cell& cell = cells_[static_cast<size_t>(rank)];
+    const uint32_t entered = cell.entered.load(std::memory_order_acquire);
+    Shown shown = {entered, 0, cell.record[entered % 2]};
+    const int64_t bytes = InputCountOf(shown.record) * BytesOf(static_cast<DType>(shown.record.dtype));
+    if (bytes <= kSmallBytes) shown.small_bytes = static_cast<uint32_t>(bytes);
+    to->append(reinterpret_cast<const char*>(&shown), sizeof shown);
+    to->append(reinterpret_cast<const char*>(cell.small[entered % 2]), shown.small_bytes);
+  }
+  // Reads what one member shows, at the front of a text. False if it is none.
+  bool Take(int rank, uint32_t phase, std::string_view* text) {
+    Shown shown;
+    std::string_view small;
+    if (!Next(text, &shown, &small)) return false;
+    if (shown.record.kind > CollectiveKind::kBarrier || shown.record.reduction > Reduction::kOr ||
+        (shown.record.dtype != 0 && !IsKnown(shown.record.dtype))) {
+      return false;
+    }
+    shown.record.where[sizeof shown.record.where - 1] = '\0';
+    Cell& cell = At(rank);
+    cell.record[shown.entered % 2] = shown.record;
+    std::memcpy(cell.small[shown.entered % 2], small.data(), small.size());
+    cell.entered.store(shown.entered, std::memory_order_release);
+    Arrived(rank, phase);
+    return true;
+  }
+  // Passes over what one member shows.
+  static bool Skip(std::string_view* text) {
+    Shown shown;
+    std::string_view small;
+    return Next(text, &shown, &small);
+  }
+
+ private:
+  static bool Next(std::string_view* text, Shown* shown, std::string_view* small) {
+    if (text->size() < sizeof *shown) return false;
+    std::memcpy(shown, text->data(), sizeof *shown);
+    text->remove_prefix(sizeof *shown);
+    if (shown->small_bytes > static_cast<uint32_t>(kSmallBytes) || shown->small_bytes > text->size()) return false;
+    *small = text->substr(0, shown->small_bytes);
+    text->remove_prefix(shown->small_bytes);
+    return true;
+  }
+  Cell& At(int rank) { return cells_[static_cast<size_t>(rank)]; }
+  int64_t InputCountOf(const CallRecord& record) const {
+    Collective call;
+    call.kind = record.kind;
+    call.count = record.count;
+    return InputCount(call, static_cast<int>(size_));
+  }
+
+  const size_t size_;
+  const std::unique_ptr<Cell[]> cells_;
+};
+
 // The thread that serves the connections shares this with the member.
 class Hub final : public CauseKeeper {
  public:
@@ -60,15 +128,12 @@ class Hub final : public CauseKeeper {
       : rank_(rank),
         size_(static_cast<int>(connections.control.size())),
         control_(std::move(connections.control)),
-        cells_(new Cell[static_cast<size_t>(size_)]()),
+        cells_(std::span(connections.labels).first(static_cast<size_t>(size_))),
         ended_(new std::atomic<bool>[static_cast<size_t>(size_)]()),
         outboxes_(static_cast<size_t>(size_)),
         inboxes_(static_cast<size_t>(size_)),
         wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     meeting_.Init(static_cast<uint32_t>(size_), /*shared=*/false);
-    for (int r = 0; r < size_; ++r) {
-      connections.labels[static_cast<size_t>(r)].copy(cells_[static_cast<size_t>(r)].label, sizeof(Cell::label) - 1);
-    }
   }
 
   Rendezvous* meeting() { return &meeting_; }
@@ -88,7 +153,7 @@ class Hub final : public CauseKeeper {
     if (rank_ == 0) return Complete(0, phase, entered);
     meeting_.Arrive(phase);
     std::string shown;
-    if (entered) Show(rank_, &shown);
+    if (entered) cells_.Show(rank_, &shown);
     Tell(0, Kind::kArrived, phase, shown);
   }
 
@@ -161,42 +226,6 @@ class Hub final : public CauseKeeper {
     return outbox.waiting.empty();
   }
 
-  void Show(int rank, std::string* to) const {
-    const Cell& cell = cells_[static_cast<size_t>(rank)];
-    const uint32_t entered = cell.entered.load(std::memory_order_acquire);
-    Shown shown = {entered, 0, cell.record[entered % 2]};
-    const int64_t bytes = InputCountOf(shown.record) * BytesOf(static_cast<DType>(shown.record.dtype));
-    if (bytes <= kSmallBytes) shown.small_bytes = static_cast<uint32_t>(bytes);
-    to->append(reinterpret_cast<const char*>(&shown), sizeof shown);
-    to->append(reinterpret_cast<const char*>(cell.small[entered % 2]), shown.small_bytes);
-  }
-  int64_t InputCountOf(const CallRecord& record) const {
-    Collective call;
-    call.kind = record.kind;
-    call.count = record.count;
-    return InputCount(call, size_);
-  }
-  // Reads what one member shows, at the front of a text. False if it is none.
-  bool Take(int rank, uint32_t phase, std::string_view* text) {
-    Shown shown;
-    if (text->size() < sizeof shown) return false;
-    std::memcpy(&shown, text->data(), sizeof shown);
-    text->remove_prefix(sizeof shown);
-    if (shown.small_bytes > static_cast<uint32_t>(kSmallBytes) || shown.small_bytes > text->size()) return false;
-    if (shown.record.kind > CollectiveKind::kBarrier || shown.record.reduction > Reduction::kOr ||
-        (shown.record.dtype != 0 && !IsKnown(shown.record.dtype))) {
-      return false;
-    }
-    shown.record.where[sizeof shown.record.where - 1] = '\0';
-    Cell& cell = cells_[static_cast<size_t>(rank)];
-    cell.record[shown.entered % 2] = shown.record;
-    std::memcpy(cell.small[shown.entered % 2], text->data(), shown.small_bytes);
-    text->remove_prefix(shown.small_bytes);
-    cell.entered.store(shown.entered, std::memory_order_release);
-    cell.arrived.store(phase + 1, std::memory_order_release);
-    return true;
-  }
-
   // --- Rank 0's verdicts ----------------------------------------------------------------------------------------
   // One member has come to the end of the phase.
   void Complete(int rank, uint32_t phase, bool entered) {
@@ -208,7 +237,7 @@ class Hub final : public CauseKeeper {
     // Before the phase ends, for then this process's member goes on and shows its next call.
     std::string all;
     const bool last = came_.size() == static_cast<size_t>(size_);
-    for (int r = 0; last && shows_ && r < size_; ++r) Show(r, &all);
+    for (int r = 0; last && shows_ && r < size_; ++r) cells_.Show(r, &all);
     meeting_.Arrive(phase);
     if (!last || !meeting_.Ended(phase)) return;
     for (int r = 1; r < size_; ++r) Tell(r, Kind::kOpened, phase, all);
@@ -226,7 +255,7 @@ class Hub final : public CauseKeeper {
     for (; told_ < came_.size(); ++told_) {
       const int32_t rank = came_[told_];
       std::string text(reinterpret_cast<const char*>(&rank), sizeof rank);
-      if (shows_) Show(rank, &text);
+      if (shows_) cells_.Show(rank, &text);
       for (int r = 1; r < size_; ++r) {
         if (r != rank) Tell(r, Kind::kCame, phase_, text);
       }
@@ -314,20 +343,17 @@ class Hub final : public CauseKeeper {
     inbox.erase(inbox.begin(), inbox.begin() + static_cast<ptrdiff_t>(done));
     return good;
   }
-  uint32_t MostBytes() const {
-    return static_cast<uint32_t>(
-        std::max<size_t>(kMostText, static_cast<size_t>(size_) * (sizeof(Shown) + kSmallBytes)));
-  }
+  uint32_t MostBytes() const { return static_cast<uint32_t>(std::max(kMostText, cells_.MostBytes())); }
 
   bool Handle(int from, const Header& header, std::string_view text) {
     switch (header.kind) {
       case Kind::kArrived:
         if (rank_ != 0) return false;
         if (!text.empty()) {
-          if (!Take(from, header.value, &text)) return false;
+          if (!cells_.Take(from, header.value, &text)) return false;
           Complete(from, header.value, true);
         } else {
-          cells_[static_cast<size_t>(from)].arrived.store(header.value + 1, std::memory_order_release);
+          cells_.Arrived(from, header.value);
           Complete(from, header.value, false);
         }
         return true;
@@ -337,26 +363,14 @@ class Hub final : public CauseKeeper {
         std::memcpy(&rank, text.data(), sizeof rank);
         text.remove_prefix(sizeof rank);
         if (rank < 0 || rank >= size_ || rank == rank_) return false;
-        if (!text.empty()) return Take(rank, header.value, &text);
-        cells_[static_cast<size_t>(rank)].arrived.store(header.value + 1, std::memory_order_release);
+        if (!text.empty()) return cells_.Take(rank, header.value, &text);
+        cells_.Arrived(rank, header.value);
         return true;
       }
       case Kind::kOpened:
         if (rank_ == 0) return false;
-        for (int r = 0; r < size_; ++r) {
-          if (text.empty()) break;
-          std::string_view before = text;
-          if (r == rank_) {
-            Shown shown;
-            if (text.size() < sizeof shown) return false;
-            std::memcpy(&shown, text.data(), sizeof shown);
-            if (shown.small_bytes > text.size() - sizeof shown) return false;
-            text.remove_prefix(sizeof shown + shown.small_bytes);
-          } else if (!Take(r, header.value, &before)) {
-            return false;
-          } else {
-            text = before;
-          }
+        for (int r = 0; r < size_ && !text.empty(); ++r) {
+          if (!(r == rank_ ? Cells::Skip(&text) : cells_.Take(r, header.value, &text))) return false;
         }
         for (int r = 0; r < size_ - 1; ++r) meeting_.Arrive(header.value);
         return true;
@@ -380,7 +394,7 @@ class Hub final : public CauseKeeper {
   const int rank_, size_;
   const std::vector<OwnedFd> control_;  // by rank
   Rendezvous meeting_;
-  const std::unique_ptr<Cell[]> cells_;
+  Cells cells_;
   const std::unique_ptr<std::atomic<bool>[]> ended_;
   Mutex verdicts_;  // of rank 0; before mutex_
   // Rank 0's, of the present phase: who has come, of whom how many the others have been told, since when, and whether a call begins with it.

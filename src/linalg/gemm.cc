@@ -46,14 +46,38 @@ Factor<S> From(const Factor<S>& a, int64_t row, int64_t column) {
   return {a.data + row * a.row + column * a.column, a.row, a.column, a.conjugated};
 }
 
+// alpha a b, each element a sum of `depth` terms.
+template <typename S>
+struct Product {
+  int64_t depth;
+  S alpha;
+  Factor<S> a, b;
+};
+
+// A matrix that is written, column after column, `stride` elements apart.
+template <typename S>
+struct Columns {
+  S* data;
+  int64_t stride;
+
+  Columns From(int64_t row, int64_t column) const { return {data + column * stride + row, stride}; }
+};
+
+// Space for packed strips; of complex numbers the second plane stands `plane` elements behind the first.
+template <typename R>
+struct Planes {
+  R* data;
+  int64_t plane;
+};
+
 // Rows [first, first + count) and depths [from, from + depth) as strips of `width` rows, each depth after depth; what is missing is 0.
-// A second plane stands `plane` elements behind the first.
 template <typename S, typename R, typename At>
-void Pack(At at, int64_t first, int64_t count, int64_t from, int64_t depth, int64_t width, R* to, int64_t plane) {
+void Pack(At at, int64_t first, int64_t count, int64_t from, int64_t depth, int64_t width, Planes<R> to) {
+  const int64_t plane = to.plane;
   for (int64_t strip = 0; strip < count; strip += width) {
     const int64_t there = std::min(width, count - strip);
     for (int64_t k = 0; k < depth; ++k) {
-      R* const row = to + strip * depth + k * width;
+      R* const row = to.data + strip * depth + k * width;
       for (int64_t i = 0; i < there; ++i) {
         const S x = at(first + strip + i, from + k);
         row[i] = std::real(x);
@@ -103,28 +127,29 @@ void Scale(int64_t m, int64_t n, S beta, S* c, int64_t stride) {
 
 // Column by column of c, which lies so.
 template <typename S>
-void MultiplyFew(int64_t m, int64_t n, int64_t depth, S alpha, const Factor<S>& a, const Factor<S>& b, S* c,
-                 int64_t stride) {
+void MultiplyFew(int64_t m, int64_t n, const Product<S>& product, Columns<S> c) {
   for (int64_t j = 0; j < n; ++j) {
-    S* const column = c + j * stride;
-    for (int64_t k = 0; k < depth; ++k) {
-      const S factor = alpha * b.at(k, j);
-      for (int64_t i = 0; i < m; ++i) column[i] += factor * a.at(i, k);
+    S* const column = c.data + j * c.stride;
+    for (int64_t k = 0; k < product.depth; ++k) {
+      const S factor = product.alpha * product.b.at(k, j);
+      for (int64_t i = 0; i < m; ++i) column[i] += factor * product.a.at(i, k);
     }
   }
 }
 
-// c = alpha op(a) op(b) + beta c
+// c = product + beta c
 template <typename S>
-void Multiply(int64_t m, int64_t n, int64_t depth, S alpha, const Factor<S>& a, const Factor<S>& b, S beta, S* c,
-              int64_t stride) {
+void Multiply(int64_t m, int64_t n, const Product<S>& product, S beta, Columns<S> c) {
   using R = typename RealOf<S>::Type;
   constexpr int64_t kPlanes = kIsComplex<S> ? 2 : 1;
   if (m <= 0 || n <= 0) return;
-  Scale(m, n, beta, c, stride);
+  Scale(m, n, beta, c.data, c.stride);
+  const int64_t depth = product.depth;
+  const S alpha = product.alpha;
+  const Factor<S>&a = product.a, &b = product.b;
   if (depth <= 0 || alpha == S(0)) return;
   if (static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(depth) < kFewProducts) {
-    MultiplyFew(m, n, depth, alpha, a, b, c, stride);
+    MultiplyFew(m, n, product, c);
     return;
   }
   static const TileKernel<R> tile = BestTile<R>();
@@ -139,17 +164,18 @@ void Multiply(int64_t m, int64_t n, int64_t depth, S alpha, const Factor<S>& a, 
     for (int64_t top = 0; top < m; top += block) {
       const int64_t rows = std::min(block, m - top);
       const int64_t a_plane = (rows + tile.rows - 1) / tile.rows * tile.rows * deep, b_plane = tile.columns * deep;
-      Pack<S, R>([&](int64_t i, int64_t k) { return a.at(i, k); }, top, rows, from, deep, tile.rows, packed_a, a_plane);
+      Pack<S, R>([&](int64_t i, int64_t k) { return a.at(i, k); }, top, rows, from, deep, tile.rows,
+                 Planes<R>{packed_a, a_plane});
       for (int64_t left = 0; left < n; left += tile.columns) {
         LeaveIfLaunchEnds();
         const int64_t columns = std::min(tile.columns, n - left);
-        Pack<S, R>([&](int64_t j, int64_t k) { return b.at(k, j); }, left, columns, from, deep, tile.columns, packed_b,
-                   b_plane);
+        Pack<S, R>([&](int64_t j, int64_t k) { return b.at(k, j); }, left, columns, from, deep, tile.columns,
+                   Planes<R>{packed_b, b_plane});
         for (int64_t strip = 0; strip < rows; strip += tile.rows) {
           sums.Run(tile, deep, packed_a + strip * deep, a_plane, packed_b, b_plane);
           const int64_t there = std::min(tile.rows, rows - strip);
           for (int64_t j = 0; j < columns; ++j) {
-            S* const to = c + (left + j) * stride + top + strip;
+            S* const to = c.data + (left + j) * c.stride + top + strip;
             for (int64_t i = 0; i < there; ++i) to[i] += alpha * sums.At(j * tile.rows + i);
           }
         }
@@ -158,20 +184,22 @@ void Multiply(int64_t m, int64_t n, int64_t depth, S alpha, const Factor<S>& a, 
   }
 }
 
-// One triangle of c += alpha op(a) op(b): blocks beside the diagonal in their places, those on it through room of their own. Of
+// One triangle of c += product: blocks beside the diagonal in their places, those on it through room of their own. Of
 // hermitian c the diagonal stays real.
 template <typename S>
-void AddToTriangle(bool lower, int64_t n, int64_t depth, S alpha, const Factor<S>& a, const Factor<S>& b, S* c,
-                   int64_t stride) {
+void AddToTriangle(bool lower, int64_t n, const Product<S>& product, Columns<S> c) {
   constexpr int64_t kSide = 64;
   S square[kSide * kSide];
   for (int64_t at = 0; at < n; at += kSide) {
     const int64_t size = std::min(kSide, n - at), rest = lower ? n - at - size : at, top = lower ? at + size : 0;
-    Multiply<S>(rest, size, depth, alpha, From(a, top, 0), From(b, 0, at), S(1), c + at * stride + top, stride);
-    Multiply<S>(size, size, depth, alpha, From(a, at, 0), From(b, 0, at), S(0), square, size);
+    const auto part = [&](int64_t row) {
+      return Product<S>{product.depth, product.alpha, From(product.a, row, 0), From(product.b, 0, at)};
+    };
+    Multiply<S>(rest, size, part(top), S(1), c.From(top, at));
+    Multiply<S>(size, size, part(at), S(0), {square, size});
     for (int64_t j = 0; j < size; ++j) {
       for (int64_t i = lower ? j : 0; i < (lower ? size : j + 1); ++i)
-        c[(at + j) * stride + at + i] += square[j * size + i];
+        c.data[(at + j) * c.stride + at + i] += square[j * size + i];
     }
   }
 }
@@ -187,24 +215,32 @@ void ScaleTriangle(bool lower, int64_t n, typename RealOf<S>::Type beta, S* c, i
   }
 }
 
+// The operands of an update: matrices as they are stored. Without b it is made of a alone.
+template <typename S>
+struct Ranks {
+  int64_t depth;
+  S alpha;
+  Columns<const S> a, b;
+};
+
 // c = alpha a op(b) + conj(alpha) b op(a) + beta c, or with the factors turned round first; without b once, by a.
 template <typename S>
-void UpdateTriangle(char triangle, char op, int64_t n, int64_t depth, S alpha, const S* a, int64_t lda, const S* b,
-                    int64_t ldb, typename RealOf<S>::Type beta, S* c, int64_t ldc) {
+void UpdateTriangle(char triangle, char op, int64_t n, const Ranks<S>& ranks, typename RealOf<S>::Type beta,
+                    Columns<S> c) {
   const bool lower = triangle == 'L' || triangle == 'l', plain = op == 'N' || op == 'n';
   const char other = kIsComplex<S> ? 'C' : 'T';
-  const auto first = [&](const S* x, int64_t stride) { return FactorOf(plain ? 'N' : other, x, stride); };
-  const auto second = [&](const S* x, int64_t stride) { return FactorOf(plain ? other : 'N', x, stride); };
-  ScaleTriangle<S>(lower, n, beta, c, ldc, kIsComplex<S>);
-  if (depth <= 0) return;
-  AddToTriangle<S>(lower, n, depth, alpha, first(a, lda), second(b == nullptr ? a : b, b == nullptr ? lda : ldb), c,
-                   ldc);
-  if (b != nullptr) {
-    S conjugate = alpha;
-    if constexpr (kIsComplex<S>) conjugate = std::conj(alpha);
-    AddToTriangle<S>(lower, n, depth, conjugate, first(b, ldb), second(a, lda), c, ldc);
+  const auto first = [&](Columns<const S> x) { return FactorOf(plain ? 'N' : other, x.data, x.stride); };
+  const auto second = [&](Columns<const S> x) { return FactorOf(plain ? other : 'N', x.data, x.stride); };
+  const bool both = ranks.b.data != nullptr;
+  ScaleTriangle<S>(lower, n, beta, c.data, c.stride, kIsComplex<S>);
+  if (ranks.depth <= 0) return;
+  AddToTriangle<S>(lower, n, {ranks.depth, ranks.alpha, first(ranks.a), second(both ? ranks.b : ranks.a)}, c);
+  if (both) {
+    S conjugate = ranks.alpha;
+    if constexpr (kIsComplex<S>) conjugate = std::conj(ranks.alpha);
+    AddToTriangle<S>(lower, n, {ranks.depth, conjugate, first(ranks.b), second(ranks.a)}, c);
   }
-  if (kIsComplex<S>) ScaleTriangle<S>(lower, n, 1, c, ldc, true);
+  if (kIsComplex<S>) ScaleTriangle<S>(lower, n, 1, c.data, c.stride, true);
 }
 
 constexpr int64_t kFewRows = 16;  // of a triangle that is solved by hand
@@ -217,11 +253,11 @@ void SolveLeft(bool lower, bool unit, int64_t n, int64_t m, const Factor<S>& a, 
     const Factor<S> corner = From(a, top, top);
     if (lower) {
       SolveLeft(lower, unit, top, m, a, b, stride);
-      Multiply<S>(rest, m, top, S(-1), From(a, top, 0), FactorOf('N', b, stride), S(1), b + top, stride);
+      Multiply<S>(rest, m, {top, S(-1), From(a, top, 0), FactorOf('N', b, stride)}, S(1), {b + top, stride});
       return SolveLeft(lower, unit, rest, m, corner, b + top, stride);
     }
     SolveLeft(lower, unit, rest, m, corner, b + top, stride);
-    Multiply<S>(top, m, rest, S(-1), From(a, 0, top), FactorOf('N', b + top, stride), S(1), b, stride);
+    Multiply<S>(top, m, {rest, S(-1), From(a, 0, top), FactorOf('N', b + top, stride)}, S(1), {b, stride});
     return SolveLeft(lower, unit, top, m, a, b, stride);
   }
   S triangle[kFewRows * kFewRows];  // by columns
@@ -250,11 +286,11 @@ void SolveRight(bool lower, bool unit, int64_t m, int64_t n, const Factor<S>& a,
     S* const second = b + left * stride;
     if (!lower) {
       SolveRight(lower, unit, m, left, a, b, stride);
-      Multiply<S>(m, rest, left, S(-1), FactorOf('N', b, stride), From(a, 0, left), S(1), second, stride);
+      Multiply<S>(m, rest, {left, S(-1), FactorOf('N', b, stride), From(a, 0, left)}, S(1), {second, stride});
       return SolveRight(lower, unit, m, rest, corner, second, stride);
     }
     SolveRight(lower, unit, m, rest, corner, second, stride);
-    Multiply<S>(m, left, rest, S(-1), FactorOf('N', second, stride), From(a, left, 0), S(1), b, stride);
+    Multiply<S>(m, left, {rest, S(-1), FactorOf('N', second, stride), From(a, left, 0)}, S(1), {b, stride});
     return SolveRight(lower, unit, m, left, a, b, stride);
   }
   for (int64_t step = 0; step < n; ++step) {
@@ -278,7 +314,7 @@ extern "C" {
 #define WEFT_GEMM(name, S)                                                                                            \
   void name(const char* op_a, const char* op_b, const int* m, const int* n, const int* k, const S* alpha, const S* a, \
             const int* lda, const S* b, const int* ldb, const S* beta, S* c, const int* ldc, size_t, size_t) {        \
-    Multiply<S>(*m, *n, *k, *alpha, FactorOf(*op_a, a, *lda), FactorOf(*op_b, b, *ldb), *beta, c, *ldc);              \
+    Multiply<S>(*m, *n, {*k, *alpha, FactorOf(*op_a, a, *lda), FactorOf(*op_b, b, *ldb)}, *beta, {c, *ldc});          \
   }
 WEFT_GEMM(sgemm_, float)
 WEFT_GEMM(dgemm_, double)
@@ -307,11 +343,11 @@ WEFT_TRSM(ztrsm_, std::complex<double>)
 #define WEFT_RANK_K(once, twice, S, R, A)                                                                       \
   void once(const char* triangle, const char* op, const int* n, const int* k, const A* alpha, const S* a,       \
             const int* lda, const R* beta, S* c, const int* ldc, size_t, size_t) {                              \
-    UpdateTriangle<S>(*triangle, *op, *n, *k, S(*alpha), a, *lda, nullptr, 0, *beta, c, *ldc);                  \
+    UpdateTriangle<S>(*triangle, *op, *n, {*k, S(*alpha), {a, *lda}, {nullptr, 0}}, *beta, {c, *ldc});          \
   }                                                                                                             \
   void twice(const char* triangle, const char* op, const int* n, const int* k, const S* alpha, const S* a,      \
              const int* lda, const S* b, const int* ldb, const R* beta, S* c, const int* ldc, size_t, size_t) { \
-    UpdateTriangle<S>(*triangle, *op, *n, *k, *alpha, a, *lda, b, *ldb, *beta, c, *ldc);                        \
+    UpdateTriangle<S>(*triangle, *op, *n, {*k, *alpha, {a, *lda}, {b, *ldb}}, *beta, {c, *ldc});                \
   }
 WEFT_RANK_K(ssyrk_, ssyr2k_, float, float, float)
 WEFT_RANK_K(dsyrk_, dsyr2k_, double, double, double)

@@ -16,88 +16,98 @@ const ColumnKernels<R>& Kernels() {
   return kernels;
 }
 
-// Where element 0 of a vector lies: steps back begin at the end.
+// A matrix, column after column, `stride` elements apart.
 template <typename R>
-R* FirstOf(R* x, int64_t count, int64_t step) {
-  return step < 0 ? x + (1 - count) * step : x;
-}
+struct Matrix {
+  int64_t rows, columns;
+  const R* data;
+  int64_t stride;
+};
 
 template <typename R>
-void Scale(int64_t count, R beta, R* y, int64_t step) {
+struct Vector {
+  R* data;
+  int64_t step;
+
+  R& operator[](int64_t i) const { return data[i * step]; }
+  // Element 0 first: steps back begin at the end.
+  Vector FromFirst(int64_t count) const { return {step < 0 ? data + (1 - count) * step : data, step}; }
+};
+
+template <typename R>
+void Scale(int64_t count, R beta, Vector<R> y) {
   if (beta == 1) return;
-  for (int64_t i = 0; i < count; ++i) y[i * step] = beta == 0 ? R(0) : beta * y[i * step];
+  for (int64_t i = 0; i < count; ++i) y[i] = beta == 0 ? R(0) : beta * y[i];
 }
 
 // y += alpha a x
 template <typename R>
-void AddProduct(int64_t m, int64_t n, R alpha, const R* a, int64_t lda, const R* x, int64_t x_step, R* y,
-                int64_t y_step) {
+void AddProduct(R alpha, const Matrix<R>& matrix, Vector<const R> x, Vector<R> y) {
+  const auto [m, n, a, lda] = matrix;
   R gathered[kRows];
   Looks looks(kRows * n);
   for (int64_t top = 0; top < m; top += kRows) {
     looks.Pass();
     const int64_t rows = std::min(kRows, m - top);
-    R* const out = y_step == 1 ? y + top : gathered;
-    if (y_step != 1) {
-      for (int64_t i = 0; i < rows; ++i) gathered[i] = y[(top + i) * y_step];
+    R* const out = y.step == 1 ? y.data + top : gathered;
+    if (y.step != 1) {
+      for (int64_t i = 0; i < rows; ++i) gathered[i] = y[top + i];
     }
     int64_t j = 0;
     for (; j + 4 <= n; j += 4) {
-      const R factors[4] = {alpha * x[j * x_step], alpha * x[(j + 1) * x_step], alpha * x[(j + 2) * x_step],
-                            alpha * x[(j + 3) * x_step]};
+      const R factors[4] = {alpha * x[j], alpha * x[j + 1], alpha * x[j + 2], alpha * x[j + 3]};
       Kernels<R>().add(rows, a + j * lda + top, lda, factors, out);
     }
     for (; j < n; ++j) {
-      const R factor = alpha * x[j * x_step];
+      const R factor = alpha * x[j];
       const R* const column = a + j * lda + top;
       for (int64_t i = 0; i < rows; ++i) out[i] += factor * column[i];
     }
-    if (y_step != 1) {
-      for (int64_t i = 0; i < rows; ++i) y[(top + i) * y_step] = gathered[i];
+    if (y.step != 1) {
+      for (int64_t i = 0; i < rows; ++i) y[top + i] = gathered[i];
     }
   }
 }
 
 // y += alpha a^T x
 template <typename R>
-void AddTransposed(int64_t m, int64_t n, R alpha, const R* a, int64_t lda, const R* x, int64_t x_step, R* y,
-                   int64_t y_step) {
+void AddTransposed(R alpha, const Matrix<R>& matrix, Vector<const R> x, Vector<R> y) {
+  const auto [m, n, a, lda] = matrix;
   R gathered[kRows];
   Looks looks(kRows * n);
   for (int64_t top = 0; top < m; top += kRows) {
     looks.Pass();
     const int64_t rows = std::min(kRows, m - top);
-    const R* in = x + top;
-    if (x_step != 1) {
-      for (int64_t i = 0; i < rows; ++i) gathered[i] = x[(top + i) * x_step];
+    const R* in = x.data + top;
+    if (x.step != 1) {
+      for (int64_t i = 0; i < rows; ++i) gathered[i] = x[top + i];
       in = gathered;
     }
     int64_t j = 0;
     for (; j + 4 <= n; j += 4) {
       R sums[4] = {};
       Kernels<R>().dot(rows, a + j * lda + top, lda, in, sums);
-      for (int64_t c = 0; c < 4; ++c) y[(j + c) * y_step] += alpha * sums[c];
+      for (int64_t c = 0; c < 4; ++c) y[j + c] += alpha * sums[c];
     }
     for (; j < n; ++j) {
       const R* const column = a + j * lda + top;
       R sum = 0;
       for (int64_t i = 0; i < rows; ++i) sum += column[i] * in[i];
-      y[j * y_step] += alpha * sum;
+      y[j] += alpha * sum;
     }
   }
 }
 
+// y = alpha op(a) x + beta y
 template <typename R>
-void Gemv(char op, int64_t m, int64_t n, R alpha, const R* a, int64_t lda, const R* x, int64_t x_step, R beta, R* y,
-          int64_t y_step) {
+void Gemv(char op, R alpha, const Matrix<R>& a, Vector<const R> x, R beta, Vector<R> y) {
   const bool plain = op == 'N' || op == 'n';
-  if (m <= 0 || n <= 0) return;
-  x = FirstOf(x, plain ? n : m, x_step);
-  y = FirstOf(y, plain ? m : n, y_step);
-  Scale(plain ? m : n, beta, y, y_step);
+  if (a.rows <= 0 || a.columns <= 0) return;
+  x = x.FromFirst(plain ? a.columns : a.rows);
+  y = y.FromFirst(plain ? a.rows : a.columns);
+  Scale(plain ? a.rows : a.columns, beta, y);
   if (alpha == 0) return;
-  plain ? AddProduct(m, n, alpha, a, lda, x, x_step, y, y_step)
-        : AddTransposed(m, n, alpha, a, lda, x, x_step, y, y_step);
+  plain ? AddProduct(alpha, a, x, y) : AddTransposed(alpha, a, x, y);
 }
 
 // y += alpha a x for symmetric a, of which one triangle is read; x and y without steps. Four columns at a time: the square on the
@@ -138,20 +148,20 @@ void AddSymmetric(bool lower, int64_t n, R alpha, const R* a, int64_t lda, const
 
 // Vectors with steps go row by row, which LAPACK never asks for.
 template <typename R>
-void Symv(char triangle, int64_t n, R alpha, const R* a, int64_t lda, const R* x, int64_t x_step, R beta, R* y,
-          int64_t y_step) {
+void Symv(char triangle, R alpha, const Matrix<R>& matrix, Vector<const R> x, R beta, Vector<R> y) {
   const bool lower = triangle == 'L' || triangle == 'l';
+  const int64_t n = matrix.rows, lda = matrix.stride;
+  const R* const a = matrix.data;
   if (n <= 0) return;
-  x = FirstOf(x, n, x_step);
-  y = FirstOf(y, n, y_step);
-  Scale(n, beta, y, y_step);
+  x = x.FromFirst(n);
+  y = y.FromFirst(n);
+  Scale(n, beta, y);
   if (alpha == 0) return;
-  if (x_step == 1 && y_step == 1) return AddSymmetric(lower, n, alpha, a, lda, x, y);
+  if (x.step == 1 && y.step == 1) return AddSymmetric(lower, n, alpha, a, lda, x.data, y.data);
   for (int64_t i = 0; i < n; ++i) {
     R sum = 0;
-    for (int64_t j = 0; j < n; ++j)
-      sum += ((lower ? i >= j : i <= j) ? a[j * lda + i] : a[i * lda + j]) * x[j * x_step];
-    y[i * y_step] += alpha * sum;
+    for (int64_t j = 0; j < n; ++j) sum += ((lower ? i >= j : i <= j) ? a[j * lda + i] : a[i * lda + j]) * x[j];
+    y[i] += alpha * sum;
   }
 }
 
@@ -162,11 +172,11 @@ extern "C" {
 #define WEFT_MATRIX_VECTOR(gemv, symv, R)                                                                       \
   void gemv(const char* op, const int* m, const int* n, const R* alpha, const R* a, const int* lda, const R* x, \
             const int* incx, const R* beta, R* y, const int* incy, size_t) {                                    \
-    Gemv<R>(*op, *m, *n, *alpha, a, *lda, x, *incx, *beta, y, *incy);                                           \
+    Gemv<R>(*op, *alpha, {*m, *n, a, *lda}, {x, *incx}, *beta, {y, *incy});                                     \
   }                                                                                                             \
   void symv(const char* triangle, const int* n, const R* alpha, const R* a, const int* lda, const R* x,         \
             const int* incx, const R* beta, R* y, const int* incy, size_t) {                                    \
-    Symv<R>(*triangle, *n, *alpha, a, *lda, x, *incx, *beta, y, *incy);                                         \
+    Symv<R>(*triangle, *alpha, {*n, *n, a, *lda}, {x, *incx}, *beta, {y, *incy});                               \
   }
 WEFT_MATRIX_VECTOR(sgemv_, ssymv_, float)
 WEFT_MATRIX_VECTOR(dgemv_, dsymv_, double)

@@ -18,26 +18,14 @@ LINES, METHODS, PARAMETERS = 300, 25, 7
 
 # "path: class": (lines, reason)
 LONG = {
-    "src/distributed/tcp.cc: Hub": (343, "one thread's sockets, and what waits for them"),
     "src/lazy/engine.h: Engine": (314, "declarations alone: what the C ABI asks of the engine, with their comments"),
 }
 # "path: class": (public methods, reason)
 WIDE = {"src/runtime/io.cc: Posix": (28, "the system's calls, a method each")}
 # path: (functions with more, reason). Exported functions have the parameters that the ABI says.
 MANY = {
-    "src/backends/cpu/kernels/conv/conv_depthwise.cc": (1, "a constructor: the sizes of a call"),
-    "src/backends/cpu/launch/host_bodies.cc": (1, "a row's keys, values and rooms"),
-    "src/backends/cpu/lower/indexed_boxes.cc": (1, "operands and dimension numbers of gather and scatter"),
-    "src/backends/cpu/lower/lower_windows.cc": (1, "operands and parameters of a kernel"),
-    "src/backends/cpu/lower/lowering.cc": (1, "an entry of the launch list"),
-    "src/c_api/optimizer.cc": (1, "the parameters of the exported functions that it serves"),
     "src/lazy/engine_record.cc": (2, "a call, its operands, attributes, functions and results"),
     "src/lazy/engine_record.h": (1, "a call, its operands, attributes, functions and results"),
-    "src/linalg/gemm.cc": (5, "matrices as BLAS takes them: pointers, sizes, distances"),
-    "src/linalg/gemv.cc": (4, "matrices as BLAS takes them: pointers, sizes, distances"),
-    "src/ops/elementwise/gamma.cc": (1, "the fields of a definition"),
-    "src/ops/linalg/dot_general.cc": (1, "an operand and both sides' dimension numbers"),
-    "src/ops/nn/recurrent.cc": (1, "a layer's weights and states"),
 }
 
 HEAD = re.compile(r"^( *)(?:class|struct) (?:\[\[\w+\]\] )?(\w+)(?: final)?(?: :[^:].*)? \{$")
@@ -124,8 +112,8 @@ class Classes(unittest.TestCase):
             rows = text.split("\n")
             for name, line, length, _ in functions(text):
                 head = " ".join(rows[line - 1:line - 1 + min(length, 12)])
-                if name.startswith("weft_") or name + "(" not in head:
-                    continue
+                if name.startswith("weft_") or name + "(" not in head or "=" in head[:head.index(name + "(")]:
+                    continue  # of the ABI; a definition of data, whose maker is called there
                 if parameters(head[head.index(name + "(") + len(name):]) > PARAMETERS:
                     counts[path] = counts.get(path, 0) + 1
         self.judge(counts, 0, MANY, f"functions of more than {PARAMETERS} parameters")

@@ -85,42 +85,50 @@ absl::Status Infer(const InferCall& call, Types* results) {
   return absl::OkStatus();
 }
 
+// An operand with its dimension numbers.
+struct Side {
+  const Value& value;
+  const Ints &batching, &contracting;
+
+  Ints Free() const { return ops::Free(value.dims().size(), batching, contracting); }
+};
+
 // The cotangent of x: g (batch, x free, y free) times y over y's free dimensions gives (batch, x free,
 // contracting in y's order), which is then put into x's order.
-Value OperandGradient(Builder& b, const Value& g, int64_t g_free_start, const Value& x, const Value& y, const Ints& xb,
-                      const Ints& yb, const Ints& xc, const Ints& yc, const AttrValue& precision) {
-  const Ints x_free = Free(x.dims().size(), xb, xc);
-  const Ints y_free = Free(y.dims().size(), yb, yc);
-  Ints g_batch = Axes(xb.size());
+Value OperandGradient(Builder& b, const Value& g, int64_t g_free_start, const Side& x, const Side& y,
+                      const AttrValue& precision) {
+  const Ints x_free = x.Free(), y_free = y.Free();
+  Ints g_batch = Axes(x.batching.size());
   Ints g_contracting;
   for (size_t i = 0; i < y_free.size(); ++i) g_contracting.push_back(g_free_start + i);
-  Attrs attrs = {g_batch, yb, g_contracting, y_free};
+  Attrs attrs = {g_batch, y.batching, g_contracting, y_free};
   attrs.set(AttrPosition<kAttrs, "precision">(), precision);
-  const DType factor = GradientDType(y.dtype(), g.dtype());
-  Value d = Call(b, kOp_dot_general, {Convert(b, g, factor), Convert(b, y, factor)}, std::move(attrs));
+  const DType factor = GradientDType(y.value.dtype(), g.dtype());
+  Value d = Call(b, kOp_dot_general, {Convert(b, g, factor), Convert(b, y.value, factor)}, std::move(attrs));
   // Where each dimension of x stands in d: batch, free, then y's contracting dimensions ascending.
+  const Ints& yc = y.contracting;
   Ints sorted = yc;
   std::sort(sorted.begin(), sorted.end());
-  Ints at(x.dims().size());
+  Ints at(x.value.dims().size());
   int64_t next = 0;
-  for (int64_t dim : xb) at[dim] = next++;
+  for (int64_t dim : x.batching) at[dim] = next++;
   for (int64_t dim : x_free) at[dim] = next++;
-  for (int64_t dim : sorted) at[xc[std::find(yc.begin(), yc.end(), dim) - yc.begin()]] = next++;
-  return Convert(b, Transpose(b, d, at), x.dtype());
+  for (int64_t dim : sorted) at[x.contracting[std::find(yc.begin(), yc.end(), dim) - yc.begin()]] = next++;
+  return Convert(b, Transpose(b, d, at), x.value.dtype());
 }
 
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   const Attrs& a = call.node.attrs();
-  const Value& x = call.operands[0];
-  const Value& y = call.operands[1];
   const Value& g = call.cotangents[0];
-  const Ints &xb = Attr<kAttrs, "lhs_batching_dimensions">(a), &yb = Attr<kAttrs, "rhs_batching_dimensions">(a),
-             &xc = Attr<kAttrs, "lhs_contracting_dimensions">(a), &yc = Attr<kAttrs, "rhs_contracting_dimensions">(a);
-  const int64_t x_start = xb.size();
-  const int64_t y_start = x_start + Free(x.dims().size(), xb, xc).size();
+  const Side x = {call.operands[0], Attr<kAttrs, "lhs_batching_dimensions">(a),
+                  Attr<kAttrs, "lhs_contracting_dimensions">(a)};
+  const Side y = {call.operands[1], Attr<kAttrs, "rhs_batching_dimensions">(a),
+                  Attr<kAttrs, "rhs_contracting_dimensions">(a)};
+  const int64_t x_start = x.batching.size();
+  const int64_t y_start = x_start + x.Free().size();
   const AttrValue& precision = a.at(AttrPosition<kAttrs, "precision">());
-  if (call.wanted[0]) grads[0] = OperandGradient(call.b, g, y_start, x, y, xb, yb, xc, yc, precision);
-  if (call.wanted[1]) grads[1] = OperandGradient(call.b, g, x_start, y, x, yb, xb, yc, xc, precision);
+  if (call.wanted[0]) grads[0] = OperandGradient(call.b, g, y_start, x, y, precision);
+  if (call.wanted[1]) grads[1] = OperandGradient(call.b, g, x_start, y, x, precision);
   return absl::OkStatus();
 }
 

@@ -145,8 +145,9 @@ struct Ran {
 
 // The input's part of the gates is one product for all steps; the body has the hidden state's alone.
 template <Cell cell>
-Ran RunLayer(Builder& b, const Plan& p, const Value& x, std::span<const Value> weights, const Value& h, const Value& c,
+Ran RunLayer(Builder& b, const Plan& p, const Value& x, std::span<const Value> weights, const Step& before,
              bool reverse, bool relu) {
+  const Value &h = before.h, &c = before.c;
   const bool biased = weights.size() == 4;
   const Value inputs = Affine(b, x, weights[0], biased ? weights[2] : Value());
   if (!inputs || !h || (cell == Cell::kLstm && !c)) return {};
@@ -207,10 +208,10 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
     Values directions;
     for (int64_t direction = 0; direction < p.directions; ++direction) {
       const int64_t i = layer * p.directions + direction;
-      const Value h = StateOf(b, call.operands[1], i, p, dtype);
-      const Value c = cell == Cell::kLstm ? StateOf(b, call.operands[2], i, p, dtype) : Value();
+      const Step before = {StateOf(b, call.operands[1], i, p, dtype),
+                           cell == Cell::kLstm ? StateOf(b, call.operands[2], i, p, dtype) : Value()};
       const auto weights = call.operands.subspan(p.weight(layer, direction), p.per_direction);
-      const Ran ran = RunLayer<cell>(b, p, x, weights, h, c, direction == 1, relu);
+      const Ran ran = RunLayer<cell>(b, p, x, weights, before, direction == 1, relu);
       directions.push_back(ran.y);
       hs.push_back(ran.h);
       cs.push_back(ran.c);

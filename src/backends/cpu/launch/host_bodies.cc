@@ -62,12 +62,20 @@ void Take(int64_t bytes, const char* from, char* to, int64_t n, int64_t stride, 
   }
 }
 
-// Sorts every row's items, which `fill(row, items, first, count)` writes, and takes the tensors' elements by `index(item)`.
-// `sort(row, items, other, count)` says where they lie then; `less_of(row)` merges pieces that several threads have sorted.
-// `tensors`: all inputs, then all results.
-template <typename Item, typename Fill, typename Sort, typename LessOf, typename Index>
-void SortRows(const SortCall& c, ThreadPool& pool, std::span<void* const> tensors, Item* space, Fill fill, Sort sort,
-              LessOf less_of, Index index) {
+// How rows are sorted: `fill(row, items, first, count)` writes items, `sort(row, items, other, count)` says where they lie then,
+// `less_of(row)` merges pieces that several threads have sorted, and `index(item)` is an item's element.
+template <typename Fill, typename Sort, typename LessOf, typename Index>
+struct Sorting {
+  Fill fill;
+  Sort sort;
+  LessOf less_of;
+  Index index;
+};
+
+// Sorts every row's items and takes the tensors' elements by them. `tensors`: all inputs, then all results.
+template <typename Item, typename How>
+void SortRows(const SortCall& c, ThreadPool& pool, std::span<void* const> tensors, Item* space, const How& how) {
+  const auto& [fill, sort, less_of, index] = how;
   const size_t n = c.bytes.size();
   const auto take = [&](int64_t row, const Item* sorted, int64_t begin, int64_t end) {
     for (int64_t first = begin; first < end; first += kSortedAtOnce) {
@@ -139,9 +147,8 @@ void SortByKeys(const SortCall& c, const HostCall& call) {
     return size < kShortRow ? MergeSort(items, other, size, less)
                             : RadixSort(items, other, size, static_cast<int>(c.key_bytes));
   };
-  SortRows(
-      c, call.pool, call.buffers.subspan(1, 2 * c.bytes.size()), static_cast<Item*>(call.buffers.back()), fill, sort,
-      [&](int64_t) { return less; }, [](const Item& item) { return item.index; });
+  SortRows(c, call.pool, call.buffers.subspan(1, 2 * c.bytes.size()), static_cast<Item*>(call.buffers.back()),
+           Sorting{fill, sort, [&](int64_t) { return less; }, [](const Item& item) { return item.index; }});
 }
 
 // Buffers: keys, tensors, results, space.
@@ -203,8 +210,8 @@ void SortByComparing(const SortCall& c, const HostCall& call) {
   const auto sort = [&](int64_t row, T* items, T* other, int64_t size) {
     return MergeSort(items, other, size, less_of(row));
   };
-  SortRows(c, call.pool, call.buffers.first(2 * c.bytes.size()), static_cast<T*>(call.buffers.back()), fill, sort,
-           less_of, [](T item) { return item; });
+  SortRows(c, call.pool, call.buffers.first(2 * c.bytes.size()), static_cast<T*>(call.buffers.back()),
+           Sorting{fill, sort, less_of, [](T item) { return item; }});
 }
 
 // Buffers: tensors, results, captures, space.

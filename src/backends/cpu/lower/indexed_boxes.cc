@@ -14,9 +14,8 @@ bool In(const Ints& list, int64_t value) { return std::find(list.begin(), list.e
 
 }  // namespace
 
-BoxCall IndexedBoxes(const Dims& operand, const Value& indices, const Dims& boxes, const Ints& window,
-                     const Ints& collapsed, const Ints& index_map, int64_t index_vector, const Ints& operand_batching,
-                     const Ints& index_batching) {
+BoxCall IndexedBoxes(const Dims& operand, const Value& indices, const Dims& boxes, const IndexedDims& dims) {
+  const auto& [window, collapsed, index_map, index_vector, operand_batching, index_batching] = dims;
   BoxCall call;
   call.index_type = indices.dtype();
   const Dims operand_strides = StridesOf(operand), box_strides = StridesOf(boxes),

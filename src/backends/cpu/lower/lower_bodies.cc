@@ -214,8 +214,8 @@ absl::Status LowerSortBy(Lowering& lowering, const Node& node) {
     lowering.Host("sort_keys", tensors, results, EncodeSort(call), 3000.0 * static_cast<double>(count) * steps);
     return absl::OkStatus();
   }
-  lowering.HostWith("sort_by", tensors, results, captures, space(), EncodeSort(call),
-                    20000.0 * static_cast<double>(count) * steps, std::move(code.kernel));
+  lowering.HostWith("sort_by", tensors, results, EncodeSort(call), 20000.0 * static_cast<double>(count) * steps,
+                    {std::move(code.kernel), captures, space()});
   return absl::OkStatus();
 }
 
@@ -226,9 +226,9 @@ absl::Status LowerScatterBy(Lowering& lowering, const Node& node) {
   const ops::ScatterByAttrs a{node.attrs()};
   const Value &x = node.operands()[0], &indices = node.operands()[n], &updates = node.operands()[n + 1];
   ScatterCall call;
-  call.boxes = IndexedBoxes(x.dims(), indices, updates.dims(), a.update_window_dims(), a.inserted_window_dims(),
-                            a.scatter_dims_to_operand_dims(), a.index_vector_dim(), a.input_batching_dims(),
-                            a.scatter_indices_batching_dims());
+  call.boxes = IndexedBoxes(x.dims(), indices, updates.dims(),
+                            {a.update_window_dims(), a.inserted_window_dims(), a.scatter_dims_to_operand_dims(),
+                             a.index_vector_dim(), a.input_batching_dims(), a.scatter_indices_batching_dims()});
   std::vector<StorageId> reads, results;
   for (size_t i = 0; i < n; ++i) {
     const Value& operand = node.operands()[i];
@@ -244,8 +244,9 @@ absl::Status LowerScatterBy(Lowering& lowering, const Node& node) {
   call.captures = static_cast<int64_t>(captures.size());
   ElementCode code;
   WEFT_RETURN_IF_ERROR(MakeElementCode(*node.regions()[0], &code));
-  Entry& entry = lowering.HostWith("scatter_by", reads, results, captures, -1, EncodeScatter(call),
-                                   20000.0 * static_cast<double>(updates.type().count()), std::move(code.kernel));
+  Entry& entry =
+      lowering.HostWith("scatter_by", reads, results, EncodeScatter(call),
+                        20000.0 * static_cast<double>(updates.type().count()), {std::move(code.kernel), captures});
   entry.writes = 0;
   for (size_t i = 0; i < n; ++i) entry.writes += node.operands()[n + 1 + i].type().bytes();
   return absl::OkStatus();

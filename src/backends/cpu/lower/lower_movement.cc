@@ -64,9 +64,9 @@ absl::Status LowerConcatenate(Lowering& lowering, const Node& node) {
 absl::Status LowerGather(Lowering& lowering, const Node& node) {
   const Value &x = node.operands()[0], &indices = node.operands()[1];
   const ops::GatherAttrs a{node.attrs()};
-  BoxCall call =
-      IndexedBoxes(x.dims(), indices, node.type().dims, a.offset_dims(), a.collapsed_slice_dims(), a.start_index_map(),
-                   a.index_vector_dim(), a.operand_batching_dims(), a.start_indices_batching_dims());
+  BoxCall call = IndexedBoxes(x.dims(), indices, node.type().dims,
+                              {a.offset_dims(), a.collapsed_slice_dims(), a.start_index_map(), a.index_vector_dim(),
+                               a.operand_batching_dims(), a.start_indices_batching_dims()});
   call.dtype = x.dtype();
   lowering.Host("gather", {lowering.Of(x), lowering.Of(indices)}, {lowering.Define(Self(node))}, EncodeBoxes(call),
                 node.type().bytes() * 100.0 + 1e6);
@@ -88,9 +88,9 @@ bool SortsRows(const BoxRows& rows, int64_t elements, int64_t bytes, bool half) 
 absl::Status LowerScatter(Lowering& lowering, const Node& node) {
   const Value &x = node.operands()[0], &indices = node.operands()[1], &updates = node.operands()[2];
   const ops::ScatterAttrs a{node.attrs()};
-  BoxCall call = IndexedBoxes(x.dims(), indices, updates.dims(), a.update_window_dims(), a.inserted_window_dims(),
-                              a.scatter_dims_to_operand_dims(), a.index_vector_dim(), a.input_batching_dims(),
-                              a.scatter_indices_batching_dims());
+  BoxCall call = IndexedBoxes(x.dims(), indices, updates.dims(),
+                              {a.update_window_dims(), a.inserted_window_dims(), a.scatter_dims_to_operand_dims(),
+                               a.index_vector_dim(), a.input_batching_dims(), a.scatter_indices_batching_dims()});
   call.dtype = x.dtype();
   call.reducer = a.reducer();
   const bool half = IsFloat(x.dtype()) && BytesOf(x.dtype()) == 2, sums = call.reducer <= 1;

@@ -70,10 +70,10 @@ double ConvCost(const ConvCall& c) {
   return products * 10 + 1e6;
 }
 
-// Runs the kernel `name` on operands in the kernels' order and puts the result in its own. `columns`: of the result as a
+// Runs the kernel `name` on two operands in the kernels' order and puts the result in its own. `columns`: of the result as a
 // matrix, if a loop may follow on its finished blocks, else 0.
-absl::Status Emit(Lowering& lowering, const Node& node, std::string_view name, Geometry g, StorageId left,
-                  StorageId right, const Ints& result_order, int64_t columns) {
+absl::Status Emit(Lowering& lowering, const Node& node, std::string_view name, Geometry g,
+                  const std::vector<StorageId>& operands, const Ints& result_order, int64_t columns) {
   const Value result{Ref<const Node>::Share(&node), 0};
   ConvCall& c = g.call;
   c.input = node.operands()[0].dtype();
@@ -84,12 +84,12 @@ absl::Status Emit(Lowering& lowering, const Node& node, std::string_view name, G
   bool in_order = true;
   for (size_t i = 0; i < inverse.size(); ++i) in_order = in_order && inverse[i] == static_cast<int64_t>(i);
   if (in_order) {
-    lowering.Host(name, {left, right}, {lowering.Define(result)}, EncodeConv(c), ConvCost(c),
+    lowering.Host(name, operands, {lowering.Define(result)}, EncodeConv(c), ConvCost(c),
                   columns > 0 ? count / columns : 0, columns);
     return absl::OkStatus();
   }
   const StorageId raw = lowering.Temporary(count * BytesOf(c.output));
-  lowering.Host(name, {left, right}, {raw}, EncodeConv(c), ConvCost(c));
+  lowering.Host(name, operands, {raw}, EncodeConv(c), ConvCost(c));
   Dims ordered;
   for (int64_t d : result_order) ordered.push_back(result.dims()[d]);
   lowering.Alias(result, lowering.Permuted(raw, result.dtype(), ordered, inverse));
@@ -120,7 +120,7 @@ absl::Status LowerConv(Lowering& lowering, const Node& node) {
   const StorageId right = g.call.w_out_first ? lowering.Of(w) : lowering.Transposed(w, g.w_order);
   const Ints order = g.y_order;
   const int64_t columns = g.call.out_channels;
-  return Emit(lowering, node, "conv", std::move(g), left, right, order, columns);
+  return Emit(lowering, node, "conv", std::move(g), {left, right}, order, columns);
 }
 
 absl::Status LowerBackwardInput(Lowering& lowering, const Node& node) {
@@ -129,7 +129,7 @@ absl::Status LowerBackwardInput(Lowering& lowering, const Node& node) {
   const StorageId left = lowering.Transposed(y, g.y_order), right = lowering.Transposed(w, g.w_order);
   const Ints order = g.x_order;
   const int64_t columns = g.call.in_channels;
-  return Emit(lowering, node, "conv_backward_data", std::move(g), left, right, order, columns);
+  return Emit(lowering, node, "conv_backward_data", std::move(g), {left, right}, order, columns);
 }
 
 absl::Status LowerBackwardKernel(Lowering& lowering, const Node& node) {
@@ -138,7 +138,7 @@ absl::Status LowerBackwardKernel(Lowering& lowering, const Node& node) {
   const StorageId left = lowering.Transposed(x, g.x_order), right = lowering.Transposed(y, g.y_order);
   const Ints order = g.w_order;
   // The gradient of the kernel is small and comes in partial sums: nothing follows it in cache.
-  return Emit(lowering, node, "conv_backward_weights", std::move(g), left, right, order, 0);
+  return Emit(lowering, node, "conv_backward_weights", std::move(g), {left, right}, order, 0);
 }
 
 // --- windows

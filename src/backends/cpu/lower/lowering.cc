@@ -142,15 +142,15 @@ Entry& Lowering::Host(std::string_view name, const std::vector<StorageId>& reads
 }
 
 Entry& Lowering::HostWith(std::string_view name, const std::vector<StorageId>& reads,
-                          const std::vector<StorageId>& writes, const std::vector<StorageId>& captures, StorageId space,
-                          std::vector<int64_t> params, double cost, LoopKernel body) {
+                          const std::vector<StorageId>& writes, std::vector<int64_t> params, double cost,
+                          Generated body) {
   Host(name, reads, writes, std::move(params), cost);
   Draft& draft = lists_[list_].back();
-  draft.loop = std::make_shared<const LoopKernel>(std::move(body));
-  draft.storages.insert(draft.storages.end(), captures.begin(), captures.end());
+  draft.loop = std::make_shared<const LoopKernel>(std::move(body.kernel));
+  draft.storages.insert(draft.storages.end(), body.captures.begin(), body.captures.end());
   draft.written.resize(draft.storages.size(), false);
-  if (space >= 0) {
-    draft.storages.push_back(space);
+  if (body.space >= 0) {
+    draft.storages.push_back(body.space);
     draft.written.push_back(true);
   }
   return draft.entry;

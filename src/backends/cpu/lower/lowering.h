@@ -86,11 +86,15 @@ class Lowering {
   // entry, until the next is added; it is taken to write all of `writes`.
   Entry& Host(std::string_view name, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
               std::vector<int64_t> params, double cost, int64_t rows = 0, int64_t columns = 0);
-  // A kernel that calls generated code, `body`, whose dimensions are rows and columns: its epilogue without buffers of its
-  // own. Buffers: what it reads, writes, reads again (captures), and space of its own, unless that is -1.
+  // Generated code that a kernel calls, whose dimensions are rows and columns: the kernel's epilogue without buffers of its own.
+  struct Generated {
+    LoopKernel kernel;
+    std::vector<StorageId> captures;  // read by it alone
+    StorageId space = -1;             // of the kernel's own; -1: none
+  };
+  // Buffers: what the kernel reads and writes, the body's captures, and its space.
   Entry& HostWith(std::string_view name, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
-                  const std::vector<StorageId>& captures, StorageId space, std::vector<int64_t> params, double cost,
-                  LoopKernel body);
+                  std::vector<int64_t> params, double cost, Generated body);
   // Repeats the entries that `body` adds. A storage that a run reads before it writes has the value of the run before,
   // or the initial value written before the repeat. Runs find a carried value in `now`, where it was written before the
   // repeat, and leave the next one in `next`, any storage (it is asked for after `body`); in the end the value is in

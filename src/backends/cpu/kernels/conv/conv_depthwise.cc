@@ -75,26 +75,32 @@ std::vector<PixelRun> MakeRuns(const SpatialDim& dim) {
   return runs;
 }
 
+// The channels of one direction: each of the groups reads `depth` and gives `lanes`.
+struct GroupedChannels {
+  int64_t groups, depth, lanes;
+};
+
 // One direction seen as lanes: every lane (an output channel of the gather) reads `depth` channels of its group. T is
 // what is computed in, f32 or f64.
 template <typename T>
 class Channels {
  public:
-  Channels(const ChannelKernels& kernels, DType input, int64_t batch, const Geometry& geometry, int64_t groups,
-           int64_t depth, int64_t group_lanes, const void* from, bool direct = false)
+  Channels(const ChannelKernels& kernels, DType input, int64_t batch, const Geometry& geometry,
+           const GroupedChannels& channels, const void* from, bool direct = false)
       : kernels_(kernels),
         input_(input),
         batch_(batch),
         geometry_(geometry),
-        depth_(depth),
-        from_channels_(groups * depth),
-        lanes_(groups * group_lanes),
+        depth_(channels.depth),
+        from_channels_(channels.groups * channels.depth),
+        lanes_(channels.groups * channels.lanes),
         from_(static_cast<const char*>(from)) {
     if constexpr (std::is_same_v<T, float>) {
       loops_ = kernels.f32;
     } else {
       loops_ = kernels.f64;
     }
+    const int64_t depth = depth_, group_lanes = channels.lanes;
     read_bytes_ = direct ? BytesOf(input) : static_cast<int64_t>(sizeof(T));
     widens_ = BytesOf(input) != read_bytes_;
     spreads_ = depth > 1 || group_lanes > 1;
@@ -397,7 +403,7 @@ absl::Status Gather(const ChannelKernels& kernels, const ChannelKernels::Of<T>& 
   // A bf16 is widened where it is read, if lanes and channels agree.
   const bool direct =
       std::is_same_v<T, float> && call.input == DType::kBF16 && call.group_from == 1 && call.group_to == 1;
-  Channels<T> channels(kernels, call.input, call.batch, call.geometry, call.groups, call.group_from, call.group_to,
+  Channels<T> channels(kernels, call.input, call.batch, call.geometry, {call.groups, call.group_from, call.group_to},
                        call.from, direct);
   const bool halves = BytesOf(call.input) != sizeof(T), narrow = BytesOf(call.output) != sizeof(T);
   // The kernel often lies as lanes read it.
@@ -458,7 +464,7 @@ absl::Status Weights(const ChannelKernels& kernels, const ChannelKernels::Of<T>&
                      const Duty& duty) {
   const int64_t lanes = call.out_channels, depth = call.in_channels / call.feature_groups;
   const Channels<T> channels(kernels, call.input, call.batch, PadRank(call.spatial_rank, call.dims),
-                             call.feature_groups, depth, lanes / call.feature_groups, call.x);
+                             {call.feature_groups, depth, lanes / call.feature_groups}, call.x);
   const bool halves = BytesOf(call.input) != sizeof(T), narrow = BytesOf(call.output) != sizeof(T);
   const int64_t size = channels.weights(), units = channels.units();
   // By the call's shape alone, so that any number of threads gives the same bits.
