@@ -36,9 +36,6 @@ ColumnCut ColumnCut::Make(const CpuTarget& target, MicroType type, int64_t colum
 
 absl::Status FetchTiles(KernelSet::State& state, TileKind kind, int64_t rows, int64_t tiles, const ColumnCut& columns,
                         bool masked, TileSet* out) {
-  const auto fetch = [&](int mr, int nv, bool masked_b) {
-    return state.Micro({kind.type, kind.form, mr, nv, masked_b, kind.ending});
-  };
   const int mr_low = static_cast<int>(rows / tiles);
   const int mr_high = static_cast<int>(CeilDiv(rows, tiles));
   const int nv_low = columns.MinVectors();
@@ -50,10 +47,12 @@ absl::Status FetchTiles(KernelSet::State& state, TileKind kind, int64_t rows, in
       const bool last = masked && nv == last_vectors;
       // A single panel with a ragged end is never asked for unmasked.
       if (!(last && columns.panels == 1)) {
-        WEFT_ASSIGN_OR_RETURN(out->fn[mr - mr_low][nv - nv_low][0], fetch(mr, nv, false));
+        WEFT_ASSIGN_OR_RETURN(out->fn[mr - mr_low][nv - nv_low][0],
+                              state.Micro({kind.type, kind.form, mr, nv, false, kind.ending}));
       }
       if (last) {
-        WEFT_ASSIGN_OR_RETURN(out->fn[mr - mr_low][nv - nv_low][1], fetch(mr, nv, true));
+        WEFT_ASSIGN_OR_RETURN(out->fn[mr - mr_low][nv - nv_low][1],
+                              state.Micro({kind.type, kind.form, mr, nv, true, kind.ending}));
       }
     }
   }
