@@ -53,7 +53,7 @@ struct Outbox {
   bool lost = false;
 };
 
-// What each member of the group shows: this process's own, and copies of the others' from their messages.
+// The board of a group: this process's cell, and copies of the others' from their messages.
 class Cells {
  public:
   explicit Cells(std::span<const std::string> labels) : size_(labels.size()), cells_(new Cell[size_]()) {

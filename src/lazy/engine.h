@@ -15,6 +15,7 @@
 #include "src/lazy/record/recorder.h"
 #include "src/lazy/run/evaluator.h"
 #include "src/lazy/service/services.h"
+#include "src/lazy/value/window.h"
 
 namespace weft::lazy {
 
@@ -258,12 +259,7 @@ class Engine final : public Owner {
   };
   absl::StatusOr<std::vector<ValuesAt>> ValuesOf(std::span<Tensor* const> tensors, std::string_view what);
   // A call that nothing shows, and what its results may take over.
-  struct FunctionCall {
-    ir::Values inputs;
-    ir::Values results;
-    std::vector<Ref<Data>> offered;  // per result
-    Recorder::Draw drawn;
-  };
+  struct FunctionCall;
   // On inputs that are known; `offers` are those whose memory may be taken over.
   absl::Status CallFunction(const DeviceMesh& mesh, const FunctionRun& run, std::span<const uint8_t> offers,
                             ir::Location location, FunctionCall* call);
@@ -300,19 +296,10 @@ class Engine final : public Owner {
                                     CutReason reason = CutReason::kHostRead);
   // Says what the option host_read says of a value that is to be computed now to be read.
   absl::Status MayRead(const Tensor& tensor);
-  // The part that is read: bytes from an offset on, or a box of elements; in the caller's type or as devices hold it.
-  struct Window {
-    int64_t offset = 0;
-    const ir::Box* box = nullptr;
-    bool as_held = false;
-  };
   absl::Status Read(Tensor* tensor, const Window& window, std::span<std::byte> destination, std::string_view what);
   // Reads, and also gives the data that was read, once that is known.
   absl::Status ReadOnce(Tensor* tensor, const Window& window, std::span<std::byte> destination, std::string_view what,
                         Ref<Data>* read_of);
-  // OUT_OF_RANGE and INVALID_ARGUMENT unless the tensor has what is asked for.
-  static absl::Status CheckWindow(const Tensor& tensor, DType dtype, const Window& window, size_t size,
-                                  std::string_view what);
   // The launch that was to make what the tensor showed has failed: whether it now shows what can be read.
   absl::StatusOr<bool> ReadableAfter(const Tensor& tensor, Data& lost, const absl::Status& outcome);
 

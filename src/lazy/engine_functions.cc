@@ -64,6 +64,13 @@ bool IsAlone(const ir::Value& value) {
 
 }  // namespace
 
+struct Engine::FunctionCall {
+  ir::Values inputs;
+  ir::Values results;
+  std::vector<Ref<Data>> offered;  // per result
+  Recorder::Draw drawn;
+};
+
 // --- Runs ----------------------------------------------------------------------------------------------------------------
 
 absl::StatusOr<ir::Values> Engine::KnownInputs(Lock& lock, MeshState& state, std::span<Tensor* const> inputs,

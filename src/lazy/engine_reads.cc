@@ -89,28 +89,6 @@ absl::Status Engine::Read(Tensor* tensor, const Window& window, std::span<std::b
   }
 }
 
-absl::Status Engine::CheckWindow(const Tensor& tensor, DType dtype, const Window& window, size_t size,
-                                 std::string_view what) {
-  const int64_t bytes = tensor.type().count() * BytesOf(dtype), wanted = static_cast<int64_t>(size);
-  if (window.box == nullptr) {
-    if (window.offset >= 0 && wanted <= bytes && window.offset <= bytes - wanted) return absl::OkStatus();
-    return UserError(what, ": bytes ", window.offset, " to ", window.offset + wanted, " of a tensor ",
-                     ir::ShortType(tensor.type()), ", which has ", bytes);
-  }
-  const auto& [starts, sizes] = *window.box;
-  int64_t count = 1;
-  for (size_t d = 0; d < sizes.size(); ++d) {
-    if (starts[d] < 0 || sizes[d] < 0 || starts[d] > tensor.dims()[d] - sizes[d]) {
-      return UserErrorOf(absl::StatusCode::kOutOfRange, what, ": ", sizes[d], " elements from ", starts[d],
-                         " on along dimension ", d, " of a tensor ", ir::ShortType(tensor.type()));
-    }
-    count *= sizes[d];
-  }
-  if (count * BytesOf(dtype) == wanted) return absl::OkStatus();
-  return UserError(what, ": the box ", DimsToString(sizes), " of a tensor ", ir::ShortType(tensor.type()), " has ",
-                   count * BytesOf(dtype), " bytes; size is ", wanted);
-}
-
 absl::Status Engine::ReadOnce(Tensor* tensor, const Window& window, std::span<std::byte> destination,
                               std::string_view what, Ref<Data>* read_of) {
   std::optional<Placement> placement;
@@ -120,7 +98,7 @@ absl::Status Engine::ReadOnce(Tensor* tensor, const Window& window, std::span<st
     Lock lock(recorder_, Lock::To::kNote);
     WEFT_RETURN_IF_ERROR(recorder_.CheckKnowable(tensor, absl::StrCat(what, ": the tensor")));
     dtype = window.as_held ? options_.held.Of(tensor->dtype()) : tensor->dtype();
-    WEFT_RETURN_IF_ERROR(CheckWindow(*tensor, dtype, window, destination.size(), what));
+    WEFT_RETURN_IF_ERROR(window.Fits(*tensor, dtype, destination.size(), what));
     recorder_.MustShow(*tensor, Replay::Miss::kRead);
     const ir::Value value = tensor->value();
     metrics_->AddAlone(Counter::kHostRead);

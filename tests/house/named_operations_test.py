@@ -14,10 +14,7 @@ from sources import tree  # noqa: E402
 MOST = 5
 ROOMS = ("src/passes", "src/compiler", "src/backends/cpu/lower")
 # A file with more names, how many it may have, and why.
-ALLOWED = {
-    "src/backends/cpu/lower/lower_windows.cc": (6, "its table of rules: one line for each operation whose kernel it calls"),
-    "src/backends/cpu/lower/lower_movement.cc": (6, "its table of rules: one line for each operation whose kernel it calls"),
-}
+ALLOWED = {}
 NAME = re.compile(r'\bkOp_(\w+)|name\(?\)?\s*[=!]=\s*"(?:weft\.)?(\w+)"|\bFind(?:Op|Called)\("(\w+)"')
 
 
