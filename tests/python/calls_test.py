@@ -278,8 +278,8 @@ def barrier():
     endless = slow(10**11)
     wf.sync(wait=True)
 for cell in [*cells, barrier, *cells]:
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     try:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         cell()
         print("nobody interrupted")
     except KeyboardInterrupt:
@@ -311,8 +311,8 @@ def cell(end, seconds):
             count.assign(count + 1)
             between = False
             end(loss)
-    threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
     try:
+        threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
         train(10**6)
     except KeyboardInterrupt:
         if between:
