@@ -226,7 +226,12 @@ class Indexing(unittest.TestCase):
             wf.clip(wf.tensor([1]), 0, 2**53 + 1)
         with self.assertRaisesRegex(ValueError, "full: value is beyond what a float holds"):
             wf.full((2,), 10**400)
+        with self.assertRaisesRegex(ValueError, "is beyond what f64 holds"):
+            wf.tensor(10**400, "f64")
         self.assertEqual([2**53 + 1] * 2, wf.full_like(wf.tensor([1, 2]), 2**53 + 1).tolist())
+        x = wf.full_like(wf.tensor([1.0, 2.0], "f64"), 10**20)
+        x[1] = -(10**20)
+        self.assertEqual([1e20, -1e20], x.tolist())
         self.assertEqual([2**53 + 1] * 2, wf.full((2,), 0, dtype="i64", integer=2**53 + 1).tolist())
 
     def test_ranges_of_large_whole_numbers_are_exact(self):

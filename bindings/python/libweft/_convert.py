@@ -66,6 +66,11 @@ def scalar(value, dtype):
     if dtype.is_complex:
         letters = "2f" if dtype.bits == 64 else "2d"
         return from_bytes(struct.pack(letters, complex(value).real, complex(value).imag), (), dtype)
+    if dtype.is_float and type(value) is int and not -(2**63) <= value < 2**64:
+        try:
+            value = float(value)
+        except OverflowError:
+            _too_large(value, dtype)
     if isinstance(value, (bool, int)):
         value = int(value)
         check(
