@@ -5,6 +5,7 @@ import gc
 import itertools
 import json
 import unittest
+import warnings
 
 from common import DEVICE, core, host_operations
 import torch
@@ -69,6 +70,66 @@ class Layers(unittest.TestCase):
         self.same(lambda q, k, v: attend(q, k, v, enable_gqa=True), torch.randn(2, 4, 5, 8), torch.randn(2, 2, 6, 8),
                   torch.randn(2, 2, 6, 8))
         self.assertEqual(host_operations(), [])
+
+    def attended(self, device, *inputs, training=True, alike=True, batch_first=True, bias=True, **options):
+        """Results and gradients of nn.MultiheadAttention; masks among the options move with it."""
+        torch.manual_seed(3)
+        layer = nn.MultiheadAttention(12, 3, bias=bias, batch_first=batch_first).train(training).to(device)
+        moved = [t.clone().to(device).requires_grad_() for t in inputs]
+        options = {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in options.items()}
+        result, shares = layer(*(moved * 3 if alike else moved), **options)
+        (result * torch.arange(12.0, device=device)).sum().backward()
+        found = [result, shares, *(t.grad for t in moved), *(p.grad for p in layer.parameters())]
+        return [None if t is None else t.detach().cpu() for t in found]
+
+    def test_multi_head_attention(self):
+        """The layer that torch puts together in Python: self-attention with every mask, and what stays torch's own."""
+        x, keys = torch.randn(2, 5, 12), torch.randn(2, 7, 12)
+        added, each, causal = torch.randn(5, 5), torch.randn(6, 5, 5), nn.Transformer.generate_square_subsequent_mask(5)
+        padding, sees = torch.tensor([[False] * 5, [False] * 3 + [True] * 2]), torch.rand(5, 5) > 0.7
+        sees.fill_diagonal_(False)
+        self_attention = [{}, {"attn_mask": added}, {"attn_mask": each}, {"attn_mask": causal, "is_causal": True}, {"attn_mask": sees},
+                          {"key_padding_mask": padding}, {"key_padding_mask": padding.float() * -9, "attn_mask": each},
+                          {"key_padding_mask": padding, "attn_mask": sees},
+                          {"key_padding_mask": padding, "attn_mask": causal.isinf(), "is_causal": True}]
+        cases = [((x,), {**masks, "need_weights": weights, "batch_first": first}) for masks, weights, first in
+                 itertools.product(self_attention, (False, True), (True, False)) if first or not masks]
+        cases += [((x[0],), {"need_weights": False}), ((x,), {"need_weights": False, "bias": False}),
+                  ((x,), {"need_weights": False, "training": False}), ((x, keys, keys), {"need_weights": False, "alike": False})]
+        for inputs, options in cases:
+            expected, actual = (self.attended(device, *inputs, **options) for device in ("cpu", DEVICE))
+            for a, b in zip(expected, actual, strict=True):
+                self.assertEqual(a is None, b is None, options)
+                if a is not None:
+                    torch.testing.assert_close(b, a, rtol=2e-5, atol=2e-5, msg=lambda text, options=options: f"{options}: {text}")
+        self.assertEqual(host_operations(), [])
+
+    def test_multi_head_attention_is_few_nodes(self):
+        x = torch.randn(2, 5, 12, device=DEVICE)
+        seen, left = set(), [nn.MultiheadAttention(12, 3, batch_first=True).to(DEVICE)(x, x, x, need_weights=False)[0].grad_fn]
+        while left:
+            node = left.pop()
+            if node is not None and node not in seen and "AccumulateGrad" not in node.name():
+                seen.add(node)
+                left += [other for other, _ in node.next_functions]
+        self.assertLessEqual(len(seen), 10, sorted(node.name() for node in seen))
+
+    def test_multi_head_attention_is_scripted(self):
+        """torch.jit.script compiles torch's own function, whose source it finds through the one that stands for it."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            layer = nn.MultiheadAttention(12, 3)
+            scripted = torch.jit.script(layer)
+        x = torch.randn(5, 2, 12)
+        torch.testing.assert_close(scripted(x, x, x)[0], layer(x, x, x)[0])
+
+    def test_multi_head_attention_refuses(self):
+        layer, x = nn.MultiheadAttention(12, 3).to(DEVICE), torch.randn(5, 2, 12, device=DEVICE)
+        for arguments, text in (({"is_causal": True}, "Need attn_mask if specifying"),
+                                ({"attn_mask": torch.zeros(4, 5, device=DEVICE)}, "2D attn_mask is torch.Size"),
+                                ({"key_padding_mask": torch.zeros(2, 4, device=DEVICE)}, r"shape\[1\] to be 5, but got 4")):
+            with self.assertRaisesRegex((RuntimeError, AssertionError), text):
+                layer(x, x, x, need_weights=False, **arguments)
 
     def test_parts(self):
         for index in (1, -2, slice(1, 7, 3), slice(-3, None), slice(20, None), (slice(None), 1), (Ellipsis, slice(1, None, 2))):

@@ -9,3 +9,4 @@ from .interface import *  # noqa: F401,F403
 _device.install()
 _register.install()
 _autocast.install()
+attention.install()

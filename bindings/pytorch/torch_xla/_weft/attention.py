@@ -1,4 +1,9 @@
-"""The fused attention layers that torch calls for in evaluation, put together from operations that have kernels."""
+"""Attention: the layers that torch calls for in evaluation, put together from operations that have kernels, and the one that
+torch puts together in Python for training, from fewer operations.
+"""
+import functools
+import types
+
 import torch
 from torch.nn import functional as F
 
@@ -97,3 +102,65 @@ def fused_attention_backward(grad_out, query, key, value, attn_bias, grad_input_
     wanted = [bool(want) for want in grad_input_mask[:3]] + [False] * (len(inputs) - 3)
     found = gradient("scaled_dot_product_attention", inputs, [C.read(grad_out)], wanted, causal=bool(is_causal), scale=scale)
     return (*(None if grad is None else C.wrap(grad) for grad in found), None)[:4]
+
+
+def _fits(query, key, value, width, heads, weight, bias_k, bias_v, zero_attention, options):
+    """Self-attention of one projection that nobody wants the shares of: PyTorch's other cases are its own."""
+    if query is not key or key is not value or type(query) is not torch.Tensor or query.device.type != "xla":
+        return False
+    if query.dim() != 3 or query.shape[2] != width or heads < 1 or width % heads or weight is None or weight.shape != (3 * width, width):
+        return False
+    if bias_k is not None or bias_v is not None or zero_attention or options.get("need_weights", True):
+        return False
+    if any(options.get(name) is not None for name in ("static_k", "static_v")) or options.get("use_separate_proj_weight"):
+        return False
+    length, batch = query.shape[:2]
+    mask, padding = options.get("attn_mask"), options.get("key_padding_mask")
+    if mask is not None and (mask.dtype != query.dtype or mask.shape not in ((length, length), (batch * heads, length, length))):
+        return False
+    if padding is not None and (padding.dtype != query.dtype or padding.shape != (batch, length)):
+        return False
+    return mask is not None or not options.get("is_causal")  # torch has an error for causal attention without a mask
+
+
+def _merged(mask, padding, batch, heads):
+    """The masks of pairs and of keys as one that broadcasts to [batch, heads, queries, keys]."""
+    if mask is not None and mask.dim() == 3:
+        mask = mask.view(batch, heads, *mask.shape[1:])
+    if padding is None:
+        return mask
+    padding = padding.view(batch, 1, 1, padding.shape[1])
+    return padding if mask is None else mask + padding
+
+
+def _self_attention(original):
+    """torch's function for nn.MultiheadAttention. Its own way to part a projection into queries, keys and values has 25 nodes of
+    autograd, with its parameters' left out, for the 10 that are here.
+    """
+    fits, merged, functional = _fits, _merged, F
+
+    def multi_head_attention_forward(
+            query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn, dropout_p,
+            out_proj_weight, out_proj_bias, training=True, **options):
+        if not fits(query, key, value, embed_dim_to_check, num_heads, in_proj_weight, bias_k, bias_v, add_zero_attn, options):
+            return original(
+                query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn, dropout_p,
+                out_proj_weight, out_proj_bias, training, **options)
+        length, batch, width = query.shape
+        padding = options.get("key_padding_mask")
+        causal = padding is None and bool(options.get("is_causal"))
+        mask = None if causal else merged(options.get("attn_mask"), padding, batch, num_heads)
+        parts = functional.linear(query, in_proj_weight, in_proj_bias).view(length, batch, 3, num_heads, width // num_heads)
+        q, k, v = parts.permute(2, 1, 3, 0, 4).unbind(0)
+        mixed = functional.scaled_dot_product_attention(q, k, v, mask, dropout_p if training else 0.0, causal)
+        joined = mixed.permute(2, 0, 1, 3).reshape(length, batch, width)
+        return functional.linear(joined, out_proj_weight, out_proj_bias), None
+
+    # torch.jit.script reads the original's source, and looks up the names in it where this function has its globals.
+    found = multi_head_attention_forward
+    found = types.FunctionType(found.__code__, F.__dict__, argdefs=found.__defaults__, closure=found.__closure__)
+    return functools.wraps(original)(found)
+
+
+def install():
+    F.multi_head_attention_forward = _self_attention(F.multi_head_attention_forward)
