@@ -1,5 +1,6 @@
 // Outlines are kept of programs, for comparison: see reasons.h.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
@@ -15,9 +16,9 @@ namespace weft::compiler {
 namespace {
 
 // Two words a step. The steps of one hash wait for each other, those of two hashes do not.
-constexpr uint64_t kSeed = 0x243F6A8885A308D3u;
+constexpr uint64_t kSeed = 0x243F6A8885A308D3u, kOther = 0x9E3779B97F4A7C15u;
 uint64_t Mixed(uint64_t hash, uint64_t x, uint64_t y = 0) {
-  const auto product = static_cast<unsigned __int128>(hash ^ x) * (y ^ 0x9E3779B97F4A7C15u);
+  const auto product = static_cast<unsigned __int128>(hash ^ x) * (y ^ kOther);
   return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64) ^ y;
 }
 
@@ -29,23 +30,38 @@ uint64_t WordAt(const char* at) {
 }
 
 // Takes fewer bytes than a word has.
-[[gnu::noinline]] uint64_t HashOfFew(std::string_view bytes, uint64_t hash) {
+[[gnu::noinline]] uint64_t HashOfFew(std::string_view bytes) {
   char word[kWord] = {};
   std::ranges::copy(bytes, word);
-  return Mixed(hash, WordAt(word));
+  return Mixed(kSeed + bytes.size(), WordAt(word));
 }
 
-// Most nodes have few bytes: a call of Checksum64 would take longer than it hashes, and so would a branch that goes by their number,
-// which no processor guesses. So four words are read in any case, the last of them again where there are fewer.
-uint64_t HashOf(std::string_view bytes) {
-  const char* at = bytes.data();
-  size_t left = bytes.size();
-  uint64_t hash = Mixed(kSeed, left);
-  for (; left > kFour; left -= kFour, at += kFour)
+// The lesser of the two, without a branch.
+constexpr size_t AtMost(size_t count, size_t most) {
+  const auto over = static_cast<int64_t>(count - most);
+  return most + static_cast<size_t>(over & (over >> 63));
+}
+
+// Hashes at most four words, and of more the last four. Most nodes have few bytes: a call of Checksum64 would take longer than it
+// hashes, and so would a branch that goes by their number, which no processor guesses. So four words are read in any case, some of
+// them twice where there are fewer, in two steps that do not wait for each other.
+inline uint64_t HashOfShort(const char* end, size_t count) {
+  if (count < kWord) return HashOfFew({end - count, count});
+  const size_t two = AtMost(count, 2 * kWord);
+  const char* const begin = end - AtMost(count, kFour);
+  return Mixed(kSeed + count, WordAt(begin), WordAt(begin + two - kWord)) ^
+         Mixed(kOther, WordAt(end - two), WordAt(end - kWord));
+}
+
+// Adds what stands before the last four words.
+uint64_t HashOfLong(const char* at, size_t count, uint64_t hash) {
+  for (; count > kFour; count -= kFour, at += kFour)
     hash = Mixed(Mixed(hash, WordAt(at), WordAt(at + kWord)), WordAt(at + 2 * kWord), WordAt(at + 3 * kWord));
-  if (left < kWord) return HashOfFew({at, left}, hash);
-  const size_t last = left - kWord, second = last < kWord ? last : kWord, third = last < 2 * kWord ? last : 2 * kWord;
-  return Mixed(Mixed(hash, WordAt(at), WordAt(at + second)), WordAt(at + third), WordAt(at + last));
+  return hash;
+}
+
+uint64_t HashOf(std::string_view bytes) {
+  return HashOfLong(bytes.data(), bytes.size(), HashOfShort(bytes.data() + bytes.size(), bytes.size()));
 }
 
 uint64_t StructureOf(const ir::OpDef& op, uint64_t operands, uint64_t results) {
@@ -64,7 +80,7 @@ constexpr uint64_t kAbsent = 0;
 constexpr uint64_t OfValue(uint64_t node, uint64_t result) { return 2 + (node << 32 | result << 1); }
 constexpr uint64_t OfArgument(uint64_t argument) { return 1 + (argument << 1); }
 
-// The place of each of a trace's nodes in the order of recording, which is that of their ids.
+// The place of each of a trace's nodes in the order of recording, which is that of their ids, where ids have gaps.
 std::vector<uint32_t> PlacesOf(const PassedNodes& passed) {
   const std::span<const PassedNode> nodes(passed.nodes);
   const size_t count = nodes.size() - 1;
@@ -103,67 +119,104 @@ class OutlineWriter {
         arguments_(trace.arguments.size(), Difference::kNone) {}
 
   Outline Run() {
-    outline_.nodes.resize(passed_.nodes.size() - 1);
-    Nodes(PlacesOf(passed_));
+    const size_t count = passed_.nodes.size() - 1;
+    outline_.hashes.resize(count);
+    outline_.nodes.resize(count);
+    if (passed_.greatest_id - passed_.least_id + 1 == count) {
+      Nodes([&, first = passed_.least_id](size_t i) { return static_cast<uint32_t>(passed_.nodes[i].id - first); });
+    } else {
+      Nodes([places = PlacesOf(passed_)](size_t i) { return places[i]; });
+    }
     Operands();
     for (const Trace::Reference output : trace_.outputs) {
       if (output == Trace::kAbsent || Trace::IsArgument(output)) continue;
       outline_.outputs.push_back(values_[Trace::IndexOf(output)]);
     }
-    std::ranges::sort(outline_.outputs);
     return std::move(outline_);
   }
 
  private:
-  void Nodes(std::span<const uint32_t> places) {
+  // Some nodes at a time, so that those with many bytes, which no branch guesses, are near when they are hashed to their end.
+  template <typename PlaceOf>
+  void Nodes(const PlaceOf& place_of) {
+    constexpr size_t kSome = 64;
+    const size_t count = outline_.nodes.size();
+    for (size_t i = 0; i < count; i += kSome) SomeNodes<kSome>(i, std::min(count, i + kSome), place_of);
+  }
+
+  template <size_t kSome, typename PlaceOf>
+  void SomeNodes(size_t begin, size_t end, const PlaceOf& place_of) {
     const std::span<const PassedNode> nodes(passed_.nodes);
     const std::span<Outline::Node> to(outline_.nodes);
+    const std::span<Outline::Hashes> hashes(outline_.hashes);
     const std::span<uint64_t> values(values_);
     const std::span<uint32_t> counts(counts_);
-    for (uint32_t i = 0; i < places.size(); ++i) {
+    const char* const bytes_of_all = canonical_.data();
+    std::array<uint32_t, kSome> left;  // places of those that are hashed in more than one step
+    size_t left_count = 0, moved = 0;
+    uint64_t sum = 0;
+    for (size_t i = begin; i < end; ++i) {
       const PassedNode &node = nodes[i], &next = nodes[i + 1];
-      const uint32_t place = places[i], operands = next.first_operand - node.first_operand;
-      const uint32_t results = next.first_value - node.first_value;
+      const uint32_t place = place_of(i), operands = next.first_operand - node.first_operand;
+      const uint32_t results = next.first_value - node.first_value, bytes = node.bytes.end - node.bytes.begin;
+      const uint64_t structure = StructureOf(*node.op, operands, results);
+      hashes[place] = {structure, HashOfShort(bytes_of_all + node.bytes.end, bytes)};
+      sum += structure * (2 * uint64_t{place} + 1);
+      moved |= place ^ i;
       Outline::Node& out = to[place];
-      out.structure = StructureOf(*node.op, operands, results);
-      out.whole = HashOf({canonical_.data() + node.bytes.begin, node.bytes.end - node.bytes.begin});
       out.at = node.at;
-      out.traced = i;
+      out.traced = static_cast<uint32_t>(i);
       out.first_operand = node.first_operand;  // of the trace's, till Operands
       out.bytes = node.bytes;
       counts[place] = operands;
       values[node.first_value] = OfValue(place, 0);
       for (uint32_t k = 1; k < results; ++k) values[node.first_value + k] = OfValue(place, k);
-      if (node.bytes.end == 0) out.whole = WholeOf(*trace_.nodes[i], &scratch_);
+      left[left_count] = place;
+      left_count += bytes - 1 >= kFour ? 1 : 0;  // none: a function's
+    }
+    outline_.structure += sum;
+    moved_ |= moved;
+    for (const uint32_t place : std::span(left).first(left_count)) {
+      const Outline::Node& node = to[place];
+      uint64_t& whole = hashes[place].whole;
+      const size_t bytes = node.bytes.end - node.bytes.begin;
+      whole = bytes > 0 ? HashOfLong(bytes_of_all + node.bytes.begin, bytes, whole)
+                        : WholeOf(*trace_.nodes[node.traced], &scratch_);
     }
   }
 
-  // First copies the references, two at a time, since most nodes have so many or fewer, then spells them.
+  // Spells the references, which are copied first where nodes are not where the trace has them.
   void Operands() {
-    const std::span<const Trace::Reference> from(trace_.operands);
-    std::vector<Trace::Reference> copied(from.size() + 2);
-    const std::span<const uint32_t> counts(counts_);
-    const size_t last = from.empty() ? 0 : from.size() - 1;
-    const auto at = [&](size_t i) { return from[std::min(i, last)]; };
-    uint64_t structure = 0;
-    uint32_t end = 0, place = 0;
-    for (Outline::Node& node : outline_.nodes) {
-      const uint32_t count = counts[place], first = std::exchange(node.first_operand, end);
-      structure += Mixed(node.structure, place++);
-      if (from.empty()) continue;
-      copied[end] = at(first);
-      copied[end + 1] = at(first + 1);
-      for (uint32_t i = 2; i < count; ++i) copied[end + i] = from[first + i];
-      end += count;
-    }
-    outline_.operands.resize(end);
+    std::vector<Trace::Reference> copied;
+    if (moved_ != 0) copied = MovedOperands();
+    const std::span<const Trace::Reference> from(moved_ != 0 ? copied : trace_.operands);
+    outline_.operands.resize(trace_.operands.size());
     const std::span<uint64_t> to(outline_.operands);
-    for (uint32_t i = 0; i < end; ++i) {
-      const uint64_t said = Spelled(copied[i], i);
+    uint64_t structure = outline_.structure;
+    for (uint32_t i = 0; i < to.size(); ++i) {
+      const uint64_t said = Spelled(from[i], i);
       to[i] = said;
       structure += Mixed(kSeed, said, i);
     }
     outline_.structure = structure;
+  }
+
+  // Two at a time, since most nodes have so many or fewer.
+  std::vector<Trace::Reference> MovedOperands() {
+    const std::span<const Trace::Reference> from(trace_.operands);
+    std::vector<Trace::Reference> to(from.size() + 2);
+    if (from.empty()) return to;
+    const std::span<const uint32_t> counts(counts_);
+    const auto at = [&](size_t i) { return from[std::min(i, from.size() - 1)]; };
+    uint32_t end = 0, place = 0;
+    for (Outline::Node& node : outline_.nodes) {
+      const uint32_t count = counts[place++], first = std::exchange(node.first_operand, end);
+      to[end] = at(first);
+      to[end + 1] = at(first + 1);
+      for (uint32_t i = 2; i < count; ++i) to[end + i] = from[first + i];
+      end += count;
+    }
+    return to;
   }
 
   // A reference as an outline spells it, which stands at `place` in its operands.
@@ -190,6 +243,7 @@ class OutlineWriter {
   const Trace& trace_;
   const std::string_view canonical_;
   const PassedNodes& passed_;
+  size_t moved_ = 0;                 // not 0 where a node is not where the trace has it
   std::vector<uint32_t> counts_;     // of operands of each node of the outline
   std::vector<uint64_t> values_;     // the trace's, as an outline spells them
   std::vector<uint32_t> arguments_;  // the trace's among the outline's
@@ -224,7 +278,7 @@ constexpr int kMostEdits = 64;
 std::optional<std::vector<uint32_t>> Align(const Outline& before, const Outline& now) {
   const auto n = static_cast<int>(before.nodes.size()), m = static_cast<int>(now.nodes.size());
   if (std::abs(n - m) > kMostEdits) return std::nullopt;
-  const auto same = [&](int i, int j) { return before.nodes[i].structure == now.nodes[j].structure; };
+  const auto same = [&](int i, int j) { return before.hashes[i].structure == now.hashes[j].structure; };
   int head = 0, tail = 0;
   while (head < std::min(n, m) && same(head, head)) ++head;
   while (tail < std::min(n, m) - head && same(n - 1 - tail, m - 1 - tail)) ++tail;
@@ -288,12 +342,9 @@ Pairing PairUp(const Outline& before, const Outline& now, std::vector<uint32_t> 
 Difference CauseInEqual(const Outline& before, const Outline& now, bool (*is_constant)(uint64_t structure)) {
   Difference found;
   found.nodes = now.nodes.size();
-  std::vector<bool> changed(now.nodes.size());
+  std::vector<uint8_t> changed(now.nodes.size());
   size_t count = 0;
-  for (uint32_t i = 0; i < now.nodes.size(); ++i) {
-    changed[i] = now.nodes[i].whole != before.nodes[i].whole;
-    count += changed[i] ? 1 : 0;
-  }
+  for (size_t i = 0; i < changed.size(); ++i) count += changed[i] = now.hashes[i].whole != before.hashes[i].whole;
   for (uint32_t i = 0; i < now.arguments.size(); ++i) {
     if (now.arguments[i].kind == before.arguments[i].kind) continue;
     found.edits += 1;
@@ -307,19 +358,24 @@ Difference CauseInEqual(const Outline& before, const Outline& now, bool (*is_con
   if (found.reason == Reason::kArgument) return found;
   if (count > 0) {
     for (uint32_t i = 0; i < now.nodes.size(); ++i) {
-      if (!changed[i]) continue;
+      if (changed[i] == 0) continue;
       const bool caused = std::ranges::any_of(now.OperandsOf(i), [&](uint64_t operand) {
-        return operand != 0 && (operand & 1) == 0 && changed[(operand - 2) >> 32];
+        return operand != 0 && (operand & 1) == 0 && changed[(operand - 2) >> 32] != 0;
       });
       if (caused && found.node != Difference::kNone) continue;
       found.node = found.node_before = i;
       if (!caused) break;
     }
-    found.reason = is_constant(now.nodes[found.node].structure) ? Reason::kConstant : Reason::kAttribute;
+    found.reason = is_constant(now.hashes[found.node].structure) ? Reason::kConstant : Reason::kAttribute;
     found.at = now.nodes[found.node].at;
     found.others = count - 1;
     return found;
   }
+  const auto sorted = [](std::vector<uint64_t> values) {
+    std::ranges::sort(values);
+    return values;
+  };
+  const std::vector<uint64_t> outputs = sorted(now.outputs), outputs_before = sorted(before.outputs);
   const auto output = [&](const std::vector<uint64_t>& of, const std::vector<uint64_t>& than, uint32_t* node,
                           const Outline& outline) {
     for (const uint64_t one : of) {
@@ -333,8 +389,8 @@ Difference CauseInEqual(const Outline& before, const Outline& now, bool (*is_con
     }
     return false;
   };
-  if (output(now.outputs, before.outputs, &found.node, now)) return found;
-  if (output(before.outputs, now.outputs, &found.node_before, before)) return found;
+  if (output(outputs, outputs_before, &found.node, now)) return found;
+  if (output(outputs_before, outputs, &found.node_before, before)) return found;
   for (uint32_t i = 0; i < now.arguments.size(); ++i) {
     if (now.arguments[i].taken_over == before.arguments[i].taken_over) continue;
     found.reason = Reason::kTakenOver;

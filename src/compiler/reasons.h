@@ -37,9 +37,12 @@ inline constexpr std::string_view kPayloadReason = "weft.reason";
 // The part of a program that is kept for the comparison, in the order of recording, which does not depend on which
 // results are wanted.
 struct Outline {
-  struct Node {
+  // The part of a node that a comparison of equal programs reads.
+  struct Hashes {
     uint64_t structure = 0;  // operation and numbers of operands and results
     uint64_t whole = 0;      // that, types, attributes, literals and functions; not operands
+  };
+  struct Node {
     ir::Location at;
     uint32_t traced = 0;         // its place in the trace, and so in the canonical form
     uint32_t first_operand = 0;  // in `operands`
@@ -52,11 +55,12 @@ struct Outline {
     uint32_t operand = 0;
     bool taken_over = false;
   };
+  std::vector<Hashes> hashes;  // of each node
   std::vector<Node> nodes;
   std::vector<Argument> arguments;
   // References among these nodes and arguments: of values by node, result and operand's place told apart by `results`.
   std::vector<uint64_t> operands;
-  std::vector<uint64_t> outputs;  // sorted
+  std::vector<uint64_t> outputs;  // in the order of the trace
   uint64_t structure = 0;         // of all nodes and references
 
   std::span<const uint64_t> OperandsOf(size_t node) const {
@@ -64,8 +68,8 @@ struct Outline {
     return std::span(operands).subspan(nodes[node].first_operand, end - nodes[node].first_operand);
   }
   size_t bytes() const {
-    return nodes.capacity() * sizeof(Node) + arguments.capacity() * sizeof(Argument) +
-           (operands.capacity() + outputs.capacity()) * sizeof(uint64_t);
+    return hashes.capacity() * sizeof(Hashes) + nodes.capacity() * sizeof(Node) +
+           arguments.capacity() * sizeof(Argument) + (operands.capacity() + outputs.capacity()) * sizeof(uint64_t);
   }
 };
 // Positions are those of the recording in hand. `canonical`, `passed`: as AppendCanonical wrote them of the trace.
