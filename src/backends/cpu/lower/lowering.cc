@@ -596,11 +596,25 @@ absl::Status Lowering::BindParameters() {
   return absl::OkStatus();
 }
 
+Lowering::Uses Lowering::CountUses() {
+  constexpr int kMany = 1 << 20;
+  Uses uses;
+  for (const Drafts& list : lists_) {
+    for (const Draft& draft : list) {
+      for (const StorageId s : draft.storages) ++uses[s];
+      for (const Carry& carry : draft.carries) uses[carry.now] = uses[carry.next] = kMany;
+    }
+  }
+  for (const ir::Value& result : module_.main().results()) uses[Of(result)] = kMany;
+  return uses;
+}
+
 absl::StatusOr<LoweredModule> Lowering::Plan() {
   Program& program = out_.program;
   DropLost();
   PackOutside();
   JoinSums();
+  JoinRows();
   for (Drafts& list : lists_) {
     FuseEpilogues(list);
     PlanLoops(list);

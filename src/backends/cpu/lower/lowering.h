@@ -159,6 +159,7 @@ class Lowering {
   };
   class OperandPacker;
   class SumJoiner;
+  class RowJoiner;
   struct PlannedLoop {
     SharedKernel kernel;
     uint32_t code;
@@ -181,8 +182,13 @@ class Lowering {
   bool FindsRow(const Draft& draft) const;
   // The last two of a list, products whose results the second's epilogue reads, as one entry, where they are alike.
   void JoinProducts(Drafts& drafts);
+  // How many buffers of entries lie in each storage; results and what loops carry count as very many.
+  using Uses = absl::flat_hash_map<StorageId, int>;
+  Uses CountUses();
   // Products of runs that are added to what the runs carry, as one entry where they read the same factor.
   void JoinSums();
+  // Scatters to zeros, and of gathered rows, as one entry.
+  void JoinRows();
   uint32_t HostKernelOf(std::string_view name);
   // Tells whether a loop reads a small product's result in parts, and in how many (Epilogue::parts).
   bool ReadsParts(const Draft& product, const LoopKernel& loop, uint32_t buffer, int64_t* parts) const;
