@@ -11,9 +11,9 @@
 #include <system_error>
 #include <thread>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "serialization/atomic_file.h"
+#include "serialization/cache_claims.h"
 #include "serialization/cache_folder.h"
 #include "serialization/cache_shapes.h"
 #include "serialization/framing.h"
@@ -27,10 +27,6 @@ namespace {
 constexpr uint64_t kQueueBytes = 256 << 20;  // more waiting than this makes Publish wait
 constexpr int64_t kHourNs = int64_t{3600} * 1'000'000'000;
 constexpr size_t kQuarantined = 16;
-// Another process that compiles the same program is waited for, but one that was stopped not for ever.
-constexpr std::chrono::seconds kLongestWait{30};
-constexpr size_t kTotalDigits = 20;  // of the bytes in use, and a line's end: what gc.lock holds
-
 enum Problem { kUnusable, kUnwritable, kUnreadable, kCorrupt, kUntrusted, kRejected, kProblems };
 
 uint64_t SizeOf(const CacheEntry& entry) {
@@ -39,13 +35,11 @@ uint64_t SizeOf(const CacheEntry& entry) {
   return bytes;
 }
 
-// The byte of the file "claims" that stands for a key; a lock's range ends at 2^63 - 1.
-int64_t ByteOf(const Hash128& key) { return static_cast<int64_t>(key.low >> 2); }
-
 }  // namespace
 
 struct CompileCacheStore::Impl {
-  explicit Impl(const CompileCacheOptions& o) : options(o), fs(o.fs != nullptr ? o.fs : PosixFileSystem()) {}
+  explicit Impl(const CompileCacheOptions& o)
+      : options(o), fs(o.fs != nullptr ? o.fs : PosixFileSystem()), total(fs), claims(fs) {}
 
   void OpenDirectory();
   void OpenLower();
@@ -63,23 +57,11 @@ struct CompileCacheStore::Impl {
   std::string WhyRefused(const std::string& in, const Hash128& key) const;
   void Refuse(const std::string& why) ABSL_LOCKS_EXCLUDED(mutex);
   void Quarantine(const std::string& path);
-  bool Claim(const Hash128& key) ABSL_LOCKS_EXCLUDED(mutex);
-  void EndClaim(const Hash128& key, bool published) ABSL_LOCKS_EXCLUDED(mutex);
   void Enqueue(CacheEntry entry) ABSL_LOCKS_EXCLUDED(mutex);
   void Store(CacheEntry entry);
   void StoreOrThrow(CacheEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_mutex);
   absl::StatusOr<uint64_t> WriteEntry(const CacheEntry& entry, const std::string& path);
   void Work();
-  void Account(uint64_t written, const std::string& keep) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_mutex);
-  uint64_t Evict(const std::string& keep);
-  struct Removal {
-    uint64_t more_than, down_to;  // bytes: where there are more than so many, the oldest go until so many are left
-    int64_t used_before;          // and whatever was used last before
-    std::string_view keep;
-  };
-  Pruned Remove(const Removal& what, uint64_t* left);
-  absl::StatusOr<File> LockTotal();
-  void WriteTotal(File& file, uint64_t total) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_mutex);
   void AfterFork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
   const CompileCacheOptions options;
@@ -93,21 +75,14 @@ struct CompileCacheStore::Impl {
   };
   std::vector<Lower> lower;
   bool writable = false;
-  Mutex store_mutex;                                     // one writer at a time
-  bool scanned ABSL_GUARDED_BY(store_mutex) = false;     // by this process, once
-  uint64_t unreported ABSL_GUARDED_BY(store_mutex) = 0;  // bytes written that gc.lock does not know of
+  Mutex store_mutex;  // one writer at a time
+  CacheTotal total ABSL_GUARDED_BY(store_mutex);
+  CacheClaims claims;
 
   mutable Mutex mutex;
   CondVar changed;  // running or queued_bytes
   CompileCacheStats stats ABSL_GUARDED_BY(mutex);
   bool warned[kProblems] ABSL_GUARDED_BY(mutex) = {};
-  struct HeldClaim {
-    Hash128 key;
-    File file;  // its own descriptor: closing one would not let go of others
-    bool publishing = false;
-  };
-  std::vector<HeldClaim> claims ABSL_GUARDED_BY(mutex);
-  pid_t claims_process ABSL_GUARDED_BY(mutex) = 0;
   std::deque<CacheEntry> queue ABSL_GUARDED_BY(mutex);
   uint64_t queued_bytes ABSL_GUARDED_BY(mutex) = 0;
   bool running ABSL_GUARDED_BY(mutex) = false;
@@ -244,46 +219,6 @@ void CompileCacheStore::Impl::Quarantine(const std::string& path) {
   }
 }
 
-// Tells other processes that this one is about to make an entry, after waiting until no other says so. False if claims do
-// not work here (some network file systems) or another's takes too long: then both make it, which is no more than waste.
-bool CompileCacheStore::Impl::Claim(const Hash128& key) {
-  {
-    MutexLock lock(mutex);
-    if (claims_process != getpid()) claims.clear();  // the parent's; its locks are not ours to give back
-    claims_process = getpid();
-    for (const HeldClaim& held : claims) {
-      if (held.key == key) return false;
-    }
-  }
-  absl::StatusOr<File> file =
-      File::Open(fs, JoinPath(root, "claims"), {.read = true, .write = true, .create = true, .no_follow = true});
-  if (!file.ok()) return false;
-  const auto start = std::chrono::steady_clock::now();
-  for (std::chrono::milliseconds pause{1};; pause = std::min(pause * 2, std::chrono::milliseconds(20))) {
-    const int result = fs->LockByte(file->fd(), ByteOf(key), true);
-    if (result == 0) break;
-    const bool held = result == -EAGAIN || result == -EACCES || result == -EINTR;
-    if (!held || std::chrono::steady_clock::now() - start > kLongestWait) return false;
-    std::this_thread::sleep_for(pause);
-  }
-  MutexLock lock(mutex);
-  claims.push_back({.key = key, .file = *std::move(file)});
-  return true;
-}
-
-void CompileCacheStore::Impl::EndClaim(const Hash128& key, bool published) {
-  File file;
-  {
-    MutexLock lock(mutex);
-    const auto held = std::find_if(claims.begin(), claims.end(),
-                                   [&](const HeldClaim& c) { return c.key == key && c.publishing == published; });
-    if (held == claims.end() || claims_process != getpid()) return;
-    file = std::move(held->file);
-    claims.erase(held);
-  }
-  fs->LockByte(file.fd(), ByteOf(key), false);  // a fork's child may have the descriptor, too
-}
-
 absl::StatusOr<uint64_t> CompileCacheStore::Impl::WriteEntry(const CacheEntry& entry, const std::string& path) {
   WEFT_ASSIGN_OR_RETURN(const std::string bytes, EncodeCacheEntry(entry));
   const std::string directory = DirectoryOf(path);
@@ -324,7 +259,7 @@ void CompileCacheStore::Impl::Store(CacheEntry entry) {
     MutexLock lock(mutex);
     ++stats.store_failures;
   }
-  EndClaim(entry.key, /*published=*/true);
+  claims.End(entry.key, /*published=*/true);
 }
 
 void CompileCacheStore::Impl::StoreOrThrow(CacheEntry& entry) {
@@ -354,84 +289,9 @@ void CompileCacheStore::Impl::StoreOrThrow(CacheEntry& entry) {
   }
   if (options.published) options.published(entry.key, *written);
   if (entry.shape != 0) AddCacheShape(fs, root, entry.shape, entry.key);
-  Account(*written, path);
-}
-
-// The limit holds for all processes together: gc.lock holds the bytes in use, which every writer adds to under its lock. The
-// number is only an estimate (entries are replaced, people delete files), corrected by each process's first entry and by
-// each eviction.
-void CompileCacheStore::Impl::Account(uint64_t written, const std::string& keep) {
-  unreported += written;
-  absl::StatusOr<File> file = LockTotal();
-  if (!file.ok()) return;
-  char text[kTotalDigits + 1];
-  uint64_t total = 0;
-  const absl::StatusOr<FileInfo> info = file->Info();
-  const bool known = scanned && info.ok() && info->size == sizeof(text) &&
-                     file->ReadAt(0, std::as_writable_bytes(std::span(text))).ok() &&
-                     absl::SimpleAtoi(absl::string_view(text, kTotalDigits), &total);
-  total += unreported;
-  if (!known) {
-    total = 0;
-    for (const CacheFile& found : ScanCacheFolder(fs, root, /*tidy=*/true)) total += found.bytes;
-    scanned = true;
-  }
-  if (total > options.max_bytes) total = Evict(keep);
-  WriteTotal(*file, total);
-}
-
-absl::StatusOr<File> CompileCacheStore::Impl::LockTotal() {
-  WEFT_ASSIGN_OR_RETURN(File file, File::Open(fs, JoinPath(root, "gc.lock"),
-                                              {.read = true, .write = true, .create = true, .no_follow = true}));
-  int locked;
-  // Others hold it for microseconds, or while they scan.
-  for (int i = 0; (locked = fs->Lock(file.fd())) == -EWOULDBLOCK && i < 500; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  if (locked < 0) return absl::UnavailableError("another process holds the cache");
-  return file;
-}
-
-void CompileCacheStore::Impl::WriteTotal(File& file, uint64_t total) {
-  const std::string number = absl::StrCat(absl::Dec(total, absl::kZeroPad20), "\n");
-  if (file.WriteAt(0, std::as_bytes(std::span(number))).ok()) unreported = 0;
-  fs->Unlock(file.fd());
-}
-
-// Returns the bytes that are left. One process at a time. Readers keep what they have open, so removing is safe; a name that
-// is gone already is somebody else's success.
-uint64_t CompileCacheStore::Impl::Evict(const std::string& keep) {
-  uint64_t left = 0;
-  const Pruned evicted = Remove({.more_than = options.max_bytes,
-                                 .down_to = options.max_bytes - options.max_bytes / 10,
-                                 .used_before = INT64_MIN,
-                                 .keep = keep},
-                                &left);
+  const CacheRemoved evicted = total.Add(root, *written, path, options.max_bytes);
   MutexLock lock(mutex);
   stats.evictions += evicted.entries;
-  return left;
-}
-
-// One process at a time, as Evict.
-CompileCacheStore::Pruned CompileCacheStore::Impl::Remove(const Removal& what, uint64_t* left) {
-  std::vector<CacheFile> found = ScanCacheFolder(fs, root, /*tidy=*/true);
-  std::sort(found.begin(), found.end(), [](const CacheFile& a, const CacheFile& b) {
-    return std::pair(a.modified_ns, std::string_view(a.path)) < std::pair(b.modified_ns, std::string_view(b.path));
-  });
-  uint64_t bytes = 0;
-  for (const CacheFile& f : found) bytes += f.bytes;
-  const bool too_many = bytes > what.more_than;
-  Pruned removed;
-  for (const CacheFile& f : found) {
-    const bool goes = f.modified_ns < what.used_before || (too_many && bytes > what.down_to);
-    if (!goes || f.path == what.keep) continue;
-    bytes -= f.bytes;
-    if (fs->Unlink(FileSystem::kHere, f.path.c_str()) < 0) continue;
-    ++removed.entries;
-    removed.bytes += f.bytes;
-  }
-  *left = bytes;
-  return removed;
 }
 
 void CompileCacheStore::Impl::Work() {
@@ -477,7 +337,7 @@ std::unique_ptr<CompileCacheStore> CompileCacheStore::Open(const CompileCacheOpt
 
 CompileCacheStore::~CompileCacheStore() { Drain(); }
 
-void CompileCacheStore::Abandon(const Hash128& key) { impl_->EndClaim(key, /*published=*/false); }
+void CompileCacheStore::Abandon(const Hash128& key) { impl_->claims.End(key, /*published=*/false); }
 
 const std::string& CompileCacheStore::directory() const { return impl_->options.directory; }
 
@@ -521,9 +381,9 @@ std::optional<CacheEntry> CompileCacheStore::Lookup(const Hash128& key, std::str
   if (absl::IsNotFound(entry.status())) {
     if (std::optional<CacheEntry> found = lower()) return found;
   }
-  if (!entry.ok() && claim && impl.writable && impl.Claim(key)) {
+  if (!entry.ok() && claim && impl.writable && impl.claims.Take(impl.root, key)) {
     entry = impl.Read(impl.root, key, &info);  // somebody may have made it until just now
-    if (entry.ok()) impl.EndClaim(key, /*published=*/false);
+    if (entry.ok()) impl.claims.End(key, /*published=*/false);
   }
   if (!entry.ok()) {
     const std::string text(entry.status().message());
@@ -566,15 +426,12 @@ void CompileCacheStore::Publish(CacheEntry entry) {
   Impl& impl = *impl_;
   if (impl.options.read_only || impl.options.directory.empty()) return;
   const Hash128 key = entry.key;
-  {
-    MutexLock lock(impl.mutex);
-    for (auto& claim : impl.claims) claim.publishing = claim.publishing || claim.key == key;
-  }
+  impl.claims.Publishing(key);
   try {
     if (!impl.writable) return impl.Store(std::move(entry));  // counts and warns
     impl.Enqueue(std::move(entry));
   } catch (const std::bad_alloc&) {
-    impl.EndClaim(key, /*published=*/true);
+    impl.claims.End(key, /*published=*/true);
     MutexLock lock(impl.mutex);
     ++impl.stats.store_failures;
   }
@@ -664,7 +521,7 @@ CacheListing CompileCacheStore::List(bool verify) const {
   return listing;
 }
 
-absl::StatusOr<CompileCacheStore::Pruned> CompileCacheStore::Prune(uint64_t max_bytes, int64_t unused_ns) {
+absl::StatusOr<CacheRemoved> CompileCacheStore::Prune(uint64_t max_bytes, int64_t unused_ns) {
   Impl& impl = *impl_;
   if (!impl.writable) {
     return UserErrorOf(absl::StatusCode::kFailedPrecondition, "no folder of the compile cache is written to",
@@ -672,14 +529,8 @@ absl::StatusOr<CompileCacheStore::Pruned> CompileCacheStore::Prune(uint64_t max_
   }
   Drain();
   MutexLock store_lock(impl.store_mutex);
-  WEFT_ASSIGN_OR_RETURN(File total, impl.LockTotal());
-  uint64_t left = 0;
   const int64_t now = UnixNow();
-  const int64_t before = unused_ns < 0 ? INT64_MIN : now - std::min(unused_ns, now);
-  const Pruned removed =
-      impl.Remove({.more_than = max_bytes, .down_to = max_bytes, .used_before = before, .keep = {}}, &left);
-  impl.WriteTotal(total, left);
-  return removed;
+  return impl.total.Prune(impl.root, max_bytes, unused_ns < 0 ? INT64_MIN : now - std::min(unused_ns, now));
 }
 
 CompileCacheStats CompileCacheStore::stats() const {

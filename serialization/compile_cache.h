@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "serialization/cache_entry.h"
 #include "serialization/cache_folder.h"
+#include "serialization/cache_total.h"
 #include "src/runtime/io.h"
 
 namespace weft {
@@ -90,10 +91,7 @@ class CompileCacheStore {
   CacheListing List(bool verify) const;
   // Removes entries of the folder that is written to, the least recently used first: those that nobody used for `unused_ns` (none
   // if negative), then more until at most `max_bytes` are left. FAILED_PRECONDITION where there is no such folder.
-  struct Pruned {
-    uint64_t entries = 0, bytes = 0;
-  };
-  absl::StatusOr<Pruned> Prune(uint64_t max_bytes, int64_t unused_ns);
+  absl::StatusOr<CacheRemoved> Prune(uint64_t max_bytes, int64_t unused_ns);
   CompileCacheStats stats() const;
   const std::string& directory() const;
 

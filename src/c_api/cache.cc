@@ -117,7 +117,7 @@ weft_error* weft_cache_prune(weft_cache* cache, uint64_t max_bytes, int64_t unus
     WEFT_ASSIGN_OR_RETURN(Pin<CacheObject> object, Get(cache, "cache"));
     if (unused_ns < -1) return UserError("unused_ns is ", unused_ns, "; it is -1 or more");
     object->engine->services().StartsWork();
-    CompileCacheStore::Pruned removed;
+    CacheRemoved removed;
     if (object->store != nullptr) {
       WEFT_ASSIGN_OR_RETURN(removed, object->store->Prune(max_bytes, unused_ns));
     }

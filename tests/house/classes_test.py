@@ -20,7 +20,6 @@ LINES, METHODS, PARAMETERS = 300, 25, 7
 LONG = {}
 # "path: class": (public methods, reason)
 WIDE = {
-    "serialization/compile_cache.cc: Impl": (32, "to be split: entries, folders and reports of one cache"),
     "src/runtime/io.cc: Posix": (28, "the system's calls, a method each"),
 }
 # path: (functions with more, reason). Exported functions have the parameters that the ABI says.
