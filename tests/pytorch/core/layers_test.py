@@ -112,7 +112,8 @@ class Layers(unittest.TestCase):
             if node is not None and node not in seen and "AccumulateGrad" not in node.name():
                 seen.add(node)
                 left += [other for other, _ in node.next_functions]
-        self.assertLessEqual(len(seen), 10, sorted(node.name() for node in seen))
+        most = 10 if core.runtime.VERSION >= (2, 13) else 16  # before, a dense layer is torch's own three or four
+        self.assertLessEqual(len(seen), most, sorted(node.name() for node in seen))
 
     def test_multi_head_attention_is_scripted(self):
         """torch.jit.script compiles torch's own function, whose source it finds through the one that stands for it."""
