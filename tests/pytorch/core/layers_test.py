@@ -124,6 +124,18 @@ class Layers(unittest.TestCase):
         x = torch.randn(5, 2, 12)
         torch.testing.assert_close(scripted(x, x, x)[0], layer(x, x, x)[0])
 
+    def test_multi_head_attention_by_position(self):
+        """Programs that call torch's function themselves may name nothing."""
+        x, padding = torch.randn(5, 2, 12), torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+        layer = nn.MultiheadAttention(12, 3)
+        results = []
+        for device in ("cpu", DEVICE):
+            own, q, hidden = copy.deepcopy(layer).to(device), x.to(device), padding.to(device)
+            results.append(F.multi_head_attention_forward(
+                q, q, q, 12, 3, own.in_proj_weight, own.in_proj_bias, None, None, False, 0.0, own.out_proj.weight, own.out_proj.bias, True,
+                hidden, False, torch.zeros(5, 5, device=device))[0].detach().cpu())
+        torch.testing.assert_close(results[1], results[0], rtol=2e-5, atol=2e-5)
+
     def test_multi_head_attention_refuses(self):
         layer, x = nn.MultiheadAttention(12, 3).to(DEVICE), torch.randn(5, 2, 12, device=DEVICE)
         for arguments, text in (({"is_causal": True}, "Need attn_mask if specifying"),

@@ -141,11 +141,11 @@ def _self_attention(original):
 
     def multi_head_attention_forward(
             query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn, dropout_p,
-            out_proj_weight, out_proj_bias, training=True, **options):
-        if not fits(query, key, value, embed_dim_to_check, num_heads, in_proj_weight, bias_k, bias_v, add_zero_attn, options):
+            out_proj_weight, out_proj_bias, training=True, *others, **options):
+        if others or not fits(query, key, value, embed_dim_to_check, num_heads, in_proj_weight, bias_k, bias_v, add_zero_attn, options):
             return original(
                 query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn, dropout_p,
-                out_proj_weight, out_proj_bias, training, **options)
+                out_proj_weight, out_proj_bias, training, *others, **options)
         length, batch, width = query.shape
         padding = options.get("key_padding_mask")
         causal = padding is None and bool(options.get("is_causal"))
