@@ -42,8 +42,10 @@ typedef struct weft_sgd_options {
   int32_t nesterov;
   int32_t reserved;
   weft_job* job; /* since 1.2; each step takes the mean of the gradients of all its processes first, as weft_job_reduce does; the optimizer keeps it */
+  int32_t shard_state; /* since 1.2; with a job: each process keeps its part of the state, of size / processes elements, updates this part of the parameters, and gets the others' (ZeRO-1); the numbers are the same */
+  int32_t reserved2;
 } weft_sgd_options;
-#define WEFT_SGD_OPTIONS_INIT {sizeof(weft_sgd_options), NULL, 0, 0, 0, 0, NULL}
+#define WEFT_SGD_OPTIONS_INIT {sizeof(weft_sgd_options), NULL, 0, 0, 0, 0, NULL, 0, 0}
 WEFT_API void weft_sgd_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Adam (Kingma and Ba 2015) and AdamW (Loshchilov and Hutter 2019). Zero means the usual value. Since 1.0. */
@@ -56,8 +58,10 @@ typedef struct weft_adam_options {
   double weight_decay; /* Adam: added to the gradient, 0 = none; AdamW: p -= lr * weight_decay * p, 0 = 0.01, negative = none */
   uint64_t present; /* WEFT_ADAM_HAS_*: fields that count as they stand, 0 being 0 and a negative number an error; bindings set all */
   weft_job* job; /* since 1.2; each step takes the mean of the gradients of all its processes first, as weft_job_reduce does; the optimizer keeps it */
+  int32_t shard_state; /* since 1.2; with a job: each process keeps its part of the state, of size / processes elements, updates this part of the parameters, and gets the others' (ZeRO-1); the numbers are the same */
+  int32_t reserved;
 } weft_adam_options;
-#define WEFT_ADAM_OPTIONS_INIT {sizeof(weft_adam_options), NULL, 0, 0, 0, 0, 0, NULL}
+#define WEFT_ADAM_OPTIONS_INIT {sizeof(weft_adam_options), NULL, 0, 0, 0, 0, 0, NULL, 0, 0}
 WEFT_API void weft_adam_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* One setting of weft_optimizer_create. Since 1.2. */
@@ -79,8 +83,10 @@ typedef struct weft_optimizer_options {
   size_t group_of_count; /* as many as parameters, where group_of is given */
   size_t group_count; /* 0 = 1 */
   weft_job* job; /* each step takes the mean of the gradients of all its processes first, as weft_job_reduce does; the optimizer keeps it */
+  int32_t shard_state; /* with a job: each process keeps its part of the state, of size / processes elements, updates this part of the parameters, and gets the others' (ZeRO-1); the numbers are the same */
+  int32_t reserved;
 } weft_optimizer_options;
-#define WEFT_OPTIMIZER_OPTIONS_INIT {sizeof(weft_optimizer_options), NULL, NULL, 0, NULL, 0, 0, NULL}
+#define WEFT_OPTIMIZER_OPTIONS_INIT {sizeof(weft_optimizer_options), NULL, NULL, 0, NULL, 0, 0, NULL, 0, 0}
 WEFT_API void weft_optimizer_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* A learning rate over the steps of a training. What its kind does not name is not looked at, but must be in range.
@@ -262,14 +268,26 @@ WEFT_API WEFT_MUST_USE weft_error* weft_schedule_rate(const weft_schedule_option
 WEFT_API WEFT_MUST_USE weft_error* weft_clip_by_global_norm(weft_context* ctx, weft_tensor* const* grads, size_t count,
     double max_norm, weft_tensor** out_grads, weft_tensor** out_norm) WEFT_NOEXCEPT;
 
-/* The state as a tree to be saved: kind, step, and one list of tensors per slot. Shares the tensors.
+/* The state as a tree to be saved: kind, step, and one list of tensors per slot. Shares the tensors. With shard_state
+ * the tensors are this process's parts, each in one dimension, and rank and ranks say which.
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: exclusive: optimizer. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_state(weft_optimizer* optimizer, weft_tree** out) WEFT_NOEXCEPT;
 
+/* The state as weft_optimizer_state of an optimizer without shard_state gives it, for any number of processes. Of one
+ * with shard_state every process of the job calls it: the parts are gathered, a slot after the other, and each process
+ * gets all of them. Of others the same as weft_optimizer_state.
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, DEADLINE_EXCEEDED, UNAVAILABLE, RESOURCE_EXHAUSTED, CANCELLED, any.
+ * Threads: exclusive: optimizer. May block. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_whole_state(weft_optimizer* optimizer,
+    weft_tree** out) WEFT_NOEXCEPT;
+
 /* Goes on from a state that weft_optimizer_state gave, perhaps through a checkpoint: same kind, same number and shapes
- * of parameters. node is where the state stands in the tree.
+ * of parameters. With shard_state it takes its part of a whole state, or the part that it gave itself. node is where
+ * the state stands in the tree.
  * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: exclusive:
  * optimizer. Since 1.0.
  */

@@ -66,8 +66,9 @@ typedef struct weft_job_info {
   int32_t reserved;
   const char* source; /* source_length bytes; which rule found it: "torchrun: RANK=2 WORLD_SIZE=4"; borrowed for the job's life */
   uint64_t source_length;
+  int64_t collectives; /* that this process has begun in the job, joining not counted */
 } weft_job_info;
-#define WEFT_JOB_INFO_INIT {sizeof(weft_job_info), NULL, 0, 0, 0, 0, 0, 0, NULL, 0}
+#define WEFT_JOB_INFO_INIT {sizeof(weft_job_info), NULL, 0, 0, 0, 0, 0, 0, NULL, 0, 0}
 WEFT_API void weft_job_info_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Joins a job and waits until all its processes have come. They are processes of one user on one host, and meet in

@@ -316,6 +316,7 @@ struct weft_api_v1 {
   weft_error* (*optimizer_create)(weft_context* ctx, const char* name, size_t name_length, weft_tensor* const* params, size_t count, const weft_optimizer_options* options, weft_optimizer** out);
   weft_error* (*program_report)(weft_context* ctx, const char* key, size_t key_length, weft_text_format format, weft_blob** out);
   weft_error* (*optimizer_step_if_finite)(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count, const double* lrs, size_t group_count, weft_tensor* found);
+  weft_error* (*optimizer_whole_state)(weft_optimizer* optimizer, weft_tree** out);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

@@ -63,6 +63,23 @@ Ref<JobObject> JobObject::OfNumber(int64_t number) {
   return found != nullptr && found->TryAddRef() ? Ref<JobObject>(found) : nullptr;
 }
 
+absl::StatusOr<HostTensor> ValuesOver(const JobObject& job, lazy::Tensor& input, Dims dims,
+                                      distributed::Collective call) {
+  lazy::Engine& engine = input.engine();
+  const CancelToken cancel = engine.services().StartToken(0);
+  const int64_t began_ns = MonotonicNow();
+  HostTensor from(input.dtype(), input.dims()), to(input.dtype(), std::move(dims));
+  WEFT_RETURN_IF_ERROR(engine.ToHost(&input, from.mutable_bytes()));
+  call.dtype = input.dtype();
+  call.input = from.bytes().data();
+  call.output = to.mutable_bytes().data();
+  distributed::Patience patience = job.PatienceFrom(MonotonicNow());
+  patience.cancel = &cancel;
+  patience.began_ns = began_ns;
+  WEFT_RETURN_IF_ERROR(job.job->Run(call, patience));
+  return to;
+}
+
 namespace {
 
 constexpr int64_t kTimeoutMs = 300'000;
@@ -112,20 +129,10 @@ std::string PlaceJson(const distributed::JobPlace& place) {
 }
 
 // The values of `input` through one collective, as a tensor of this shape.
-absl::Status RunOn(const JobObject& job, lazy::Tensor& input, Dims dims, distributed::Collective call,
+absl::Status RunOn(const JobObject& job, lazy::Tensor& input, Dims dims, const distributed::Collective& call,
                    weft_tensor** out) {
   lazy::Engine& engine = input.engine();
-  const CancelToken cancel = engine.services().StartToken(0);
-  const int64_t began_ns = MonotonicNow();
-  HostTensor from(input.dtype(), input.dims()), to(input.dtype(), std::move(dims));
-  WEFT_RETURN_IF_ERROR(engine.ToHost(&input, from.mutable_bytes()));
-  call.dtype = input.dtype();
-  call.input = from.bytes().data();
-  call.output = to.mutable_bytes().data();
-  distributed::Patience patience = job.PatienceFrom(MonotonicNow());
-  patience.cancel = &cancel;
-  patience.began_ns = began_ns;
-  WEFT_RETURN_IF_ERROR(job.job->Run(call, patience));
+  WEFT_ASSIGN_OR_RETURN(const HostTensor to, ValuesOver(job, input, std::move(dims), call));
   WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> result, engine.FromHost(lazy::Where(input.device()), to.dtype(), to.dims(),
                                                                   to.bytes(), CurrentLocation(engine)));
   return MakeTensor(std::move(result), out);
@@ -197,6 +204,7 @@ weft_error* weft_job_read_info(weft_job* job, weft_job_info* out) noexcept {
     info.local_rank = place.local_rank;
     info.local_size = place.local_size;
     info.incarnation = place.incarnation;
+    info.collectives = static_cast<int64_t>(object->job->calls());
     info.source = place.source.c_str();
     info.source_length = place.source.size();
     return WriteStruct(&info, sizeof info, "weft_job_info", out);

@@ -50,4 +50,8 @@ struct HandleTraits<weft_job> {
   static const ForkGuard* ForkOf(const JobObject& object) { return &object.fork; }
 };
 
+// The values of `input` in one collective, which gives a value of these dimensions.
+absl::StatusOr<HostTensor> ValuesOver(const JobObject& job, lazy::Tensor& input, Dims dims,
+                                      distributed::Collective call);
+
 }  // namespace weft::c_api

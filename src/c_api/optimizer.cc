@@ -1,5 +1,5 @@
-// weft_optimizer_create by name; weft_sgd_create, weft_adam_create, weft_adamw_create with one group or several; weft_optimizer_*.
-#include "src/lazy/optimizer.h"
+// weft_optimizer_create by name; weft_sgd_create, weft_adam_create, weft_adamw_create with one group or several; steps.
+#include "src/c_api/optimizer_object.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,21 +8,12 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_join.h"
 #include "src/c_api/guess.h"
+#include "src/c_api/job_parts.h"
 #include "src/c_api/job_reduce.h"
 #include "src/c_api/options.h"
-#include "src/c_api/tree_object.h"
 #include "weft.h"
 
 namespace weft::c_api {
-
-template <>
-struct HandleTraits<weft_optimizer> {
-  using Object = lazy::Optimizer;
-  static constexpr HandleType kType = HandleType::kOptimizer;
-  static const ForkGuard* ForkOf(const lazy::Optimizer& object) {
-    return &object.parameters()[0]->engine().services().fork();
-  }
-};
 
 namespace {
 
@@ -31,18 +22,6 @@ using Kind = lazy::OptimizerOptions::Kind;
 absl::Status InRange(std::string_view name, double value, double low, double high) {
   if (std::isfinite(value) && value >= low && value < high) return absl::OkStatus();
   return UserError(name, " is ", value, "; it must be in [", low, ", ", high, ")");
-}
-
-absl::Status SameEngine(const lazy::Tensor* tensor, const lazy::Engine& engine, std::string_view what, size_t i) {
-  if (&tensor->engine() == &engine) return absl::OkStatus();
-  return UserError(what, "[", i, "] belongs to another context");
-}
-
-absl::Status Taken() {
-  return UserErrorOf(
-      absl::StatusCode::kFailedPrecondition,
-      "optimizer is in use by another call, of another thread or further up in this one; it takes one at a "
-      "time");
 }
 
 struct Parameters {
@@ -61,15 +40,33 @@ absl::StatusOr<Parameters> ParametersOf(weft_context* ctx, weft_tensor* const* p
   return Parameters{std::move(context), std::move(list), count};
 }
 
-// `job`: over whose processes the mean of the gradients is taken; null: over none.
+// Over whose processes the mean of the gradients is taken (null: over none), and whether each keeps a part of the state.
+struct Over {
+  weft_job* job = nullptr;
+  int32_t shard_state = 0;
+  bool operator==(const Over&) const = default;
+};
+
 template <typename Group>
 absl::Status Create(const Parameters& parameters, std::span<const Group> groups, std::span<const int32_t> group_of,
-                    weft_job* job, weft_optimizer** out) {
+                    const Over& over, weft_optimizer** out) {
   WEFT_NOT_NULL(out);
+  lazy::Engine& engine = parameters.context->engine();
+  if (over.shard_state != 0 && over.shard_state != 1) {
+    return UserError("shard_state is ", over.shard_state, "; it is 0 or 1");
+  }
+  if (over.job == nullptr && over.shard_state != 0) {
+    return UserError("shard_state needs a job, whose processes each keep a part of the state");
+  }
+  Pin<JobObject> object;
+  lazy::Optimizer::Parts parts;
+  if (over.job != nullptr) {
+    WEFT_ASSIGN_OR_RETURN(object, Get(over.job, "job"));
+    if (over.shard_state != 0) parts = PartsOver(object.Share(), engine.options().custom);
+  }
   WEFT_ASSIGN_OR_RETURN(Ref<lazy::Optimizer> made,
-                        lazy::Optimizer::Create(parameters.context->engine(), parameters.list, groups, group_of));
-  if (job != nullptr) {
-    WEFT_ASSIGN_OR_RETURN(const Pin<JobObject> object, Get(job, "job"));
+                        lazy::Optimizer::Create(engine, parameters.list, groups, group_of, std::move(parts)));
+  if (over.job != nullptr) {
     made->set_reduce([job = object.Share()](std::span<lazy::Tensor* const> gradients, ir::Location location) {
       return ReduceOver(*job, gradients, {.mean = true}, location);
     });
@@ -81,7 +78,7 @@ absl::Status Create(const Parameters& parameters, std::span<const Group> groups,
 // An options struct, read.
 struct Said {
   lazy::OptimizerOptions rule;
-  weft_job* job = nullptr;
+  Over over;
 };
 
 absl::StatusOr<Said> Read(const weft_sgd_options* options, Kind kind) {
@@ -91,7 +88,7 @@ absl::StatusOr<Said> Read(const weft_sgd_options* options, Kind kind) {
   WEFT_RETURN_IF_ERROR(InRange("weft_sgd_options.weight_decay", o.weight_decay, 0, HUGE_VAL));
   if (o.nesterov != 0 && o.momentum == 0) return UserError("weft_sgd_options: nesterov needs a momentum above 0");
   return Said{{.kind = kind, .momentum = o.momentum, .nesterov = o.nesterov != 0, .weight_decay = o.weight_decay},
-              o.job};
+              {o.job, o.shard_state}};
 }
 
 absl::StatusOr<Said> Read(const weft_adam_options* options, Kind kind) {
@@ -115,7 +112,7 @@ absl::StatusOr<Said> Read(const weft_adam_options* options, Kind kind) {
   WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.beta2", made.beta2, 0, 1));
   WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.epsilon", made.epsilon, 0, HUGE_VAL));
   WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.weight_decay", made.weight_decay, 0, HUGE_VAL));
-  return Said{made, o.job};
+  return Said{made, {o.job, o.shard_state}};
 }
 
 template <typename Options>
@@ -123,7 +120,7 @@ absl::Status CreateOne(weft_context* ctx, weft_tensor* const* params, size_t cou
                        weft_optimizer** out) {
   WEFT_ASSIGN_OR_RETURN(const Parameters parameters, ParametersOf(ctx, params, count));
   WEFT_ASSIGN_OR_RETURN(const Said said, Read(options, kind));
-  return Create(parameters, std::span(&said.rule, 1), {}, said.job, out);
+  return Create(parameters, std::span(&said.rule, 1), {}, said.over, out);
 }
 
 constexpr size_t kMostGroups = 1 << 16;
@@ -131,7 +128,7 @@ constexpr size_t kMostGroups = 1 << 16;
 // The settings of each group. Structs of one size follow one another: an older caller's are shorter than this version's.
 template <typename Options>
 absl::StatusOr<std::vector<lazy::OptimizerOptions>> ReadGroups(const Options* groups, size_t group_count, Kind kind,
-                                                               weft_job** job) {
+                                                               Over* over) {
   if (group_count == 0) return UserError("group_count is 0; an optimizer needs at least one group");
   WEFT_RETURN_IF_ERROR(CheckedLength("group_count", group_count, kMostGroups));
   size_t size;
@@ -146,8 +143,9 @@ absl::StatusOr<std::vector<lazy::OptimizerOptions>> ReadGroups(const Options* gr
     }
     const absl::StatusOr<Said> read = Read(reinterpret_cast<const Options*>(at), kind);
     if (!read.ok()) return WithText(read.status(), absl::StrCat("groups[", i, "]: ", read.status().message()));
-    if (i == 0) *job = read->job;
-    if (read->job != *job) return UserError("groups[", i, "].job is another than that of groups[0]");
+    if (i == 0) *over = read->over;
+    if (read->over.job != over->job) return UserError("groups[", i, "].job is another than that of groups[0]");
+    if (!(read->over == *over)) return UserError("groups[", i, "].shard_state is another than that of groups[0]");
     made.push_back(read->rule);
   }
   return made;
@@ -177,10 +175,10 @@ absl::Status CreateGroups(Kind kind, weft_context* ctx, weft_tensor* const* para
   const auto [group_of, groups, group_count] = said;
   WEFT_NOT_NULL(group_of);
   WEFT_NOT_NULL(groups);
-  weft_job* job = nullptr;
-  WEFT_ASSIGN_OR_RETURN(const std::vector<lazy::OptimizerOptions> made, ReadGroups(groups, group_count, kind, &job));
+  Over over;
+  WEFT_ASSIGN_OR_RETURN(const std::vector<lazy::OptimizerOptions> made, ReadGroups(groups, group_count, kind, &over));
   WEFT_RETURN_IF_ERROR(CheckGroupOf({group_of, count}, group_count));
-  return Create(parameters, std::span(made), {group_of, count}, job, out);
+  return Create(parameters, std::span(made), {group_of, count}, over, out);
 }
 
 absl::StatusOr<const lazy::OptimizerRule*> RuleNamed(std::string_view name) {
@@ -237,7 +235,7 @@ absl::Status CreateNamed(const Parameters& parameters, std::string_view name, co
     if (fits.ok()) continue;
     return UserError(rule->name, group_count > 1 ? absl::StrCat(", group ", g) : std::string(), ": ", fits.message());
   }
-  return Create(parameters, std::span<const lazy::OptimizerGroup>(groups), group_of, o.job, out);
+  return Create(parameters, std::span<const lazy::OptimizerGroup>(groups), group_of, {o.job, o.shard_state}, out);
 }
 
 absl::Status Step(lazy::Optimizer& object, weft_tensor* const* grads, size_t count, std::span<const double> rates,
@@ -270,13 +268,6 @@ absl::Status CheckRates(const lazy::Optimizer& object, const double* lrs, size_t
     if (!std::isfinite(lrs[i])) return UserError("lrs[", i, "] is ", lrs[i], "; it must be finite");
   }
   return absl::OkStatus();
-}
-
-// A child of a dict, or NOT_FOUND that says what the state lacks.
-absl::StatusOr<Tree::NodeId> Child(const TensorTree& tree, Tree::NodeId node, std::string_view key) {
-  const Tree::NodeId found = tree.tree.Find(tree.tree.Resolve(node), key);
-  if (found == Tree::kNoNode) return UserErrorOf(absl::StatusCode::kNotFound, "optimizer state has no '", key, "'");
-  return tree.tree.Resolve(found);
 }
 
 }  // namespace
@@ -354,75 +345,6 @@ weft_error* weft_optimizer_step_if_finite(weft_optimizer* optimizer, weft_tensor
     WEFT_ASSIGN_OR_RETURN(const Pin<lazy::Tensor> flag, GetTensor(found, "found"));
     if (&flag->engine() != &object->engine()) return UserError("found belongs to another context");
     return Step(*object, grads, count, {lrs, group_count}, flag.get());
-  });
-}
-
-weft_error* weft_optimizer_state(weft_optimizer* optimizer, weft_tree** out) noexcept {
-  return Guard([&]() -> absl::Status {
-    WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Optimizer> object, Get(optimizer, "optimizer"));
-    const lazy::Optimizer::Turn turn(*object);
-    if (!turn) return Taken();
-    TensorTree tree;
-    WEFT_RETURN_IF_ERROR(tree.tree.Add(Tree::root(), "kind", Tree::Text(object->rule().name)).status());
-    WEFT_RETURN_IF_ERROR(tree.tree.Add(Tree::root(), "step", Tree::Int64(object->step_count())).status());
-    WEFT_ASSIGN_OR_RETURN(Tree::NodeId slots, tree.tree.Add(Tree::root(), "slots", Tree::Dict()));
-    for (size_t name = 0; name < object->slot_names().size(); ++name) {
-      WEFT_ASSIGN_OR_RETURN(Tree::NodeId list, tree.tree.Add(slots, object->slot_names()[name], Tree::List()));
-      for (size_t i = 0; i < object->parameters().size(); ++i) {
-        WEFT_RETURN_IF_ERROR(tree.AddTensor(list, {}, Ref<lazy::Tensor>::Share(object->slot(name, i))).status());
-      }
-    }
-    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tree>(MakeRef<TreeObject>(std::move(tree))));
-    return absl::OkStatus();
-  });
-}
-
-weft_error* weft_optimizer_load(weft_optimizer* optimizer, weft_tree* tree, uint32_t node) noexcept {
-  return Guard([&]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Optimizer> object, Get(optimizer, "optimizer"));
-    WEFT_ASSIGN_OR_RETURN(Pin<TreeObject> state, Get(tree, "tree"));
-    WEFT_ASSIGN_OR_RETURN(const TensorTree from, state->Copy());
-    const lazy::Optimizer::Turn turn(*object);
-    if (!turn) return Taken();
-    WEFT_RETURN_IF_ERROR(from.Node(node).status());
-    WEFT_ASSIGN_OR_RETURN(Tree::NodeId kind, Child(from, node, "kind"));
-    WEFT_ASSIGN_OR_RETURN(Tree::NodeId step, Child(from, node, "step"));
-    WEFT_ASSIGN_OR_RETURN(Tree::NodeId slots, Child(from, node, "slots"));
-    const Tree::Node& steps = from.tree.node(step);
-    if (steps.kind != Tree::Kind::kInt64 || steps.int64 < 0) {
-      return UserError(
-          "the state's 'step' is ",
-          steps.kind == Tree::Kind::kInt64 ? absl::StrCat(steps.int64) : std::string(Tree::NameOf(steps.kind)),
-          "; it must be an integer of 0 or more");
-    }
-    if (from.tree.node(kind).text != object->rule().name) {
-      return UserError("the state is of optimizer '", from.tree.node(kind).text, "', not '", object->rule().name, "'");
-    }
-    // All checked before the first is taken over.
-    std::vector<std::pair<lazy::Tensor*, lazy::Tensor*>> pairs;
-    for (size_t name = 0; name < object->slot_names().size(); ++name) {
-      WEFT_ASSIGN_OR_RETURN(Tree::NodeId list, Child(from, slots, object->slot_names()[name]));
-      const size_t count = object->parameters().size();
-      if (from.tree.node(list).children != count) {
-        return UserError("the state has ", from.tree.node(list).children, " tensors in '", object->slot_names()[name],
-                         "' for ", count, " parameters");
-      }
-      for (size_t i = 0; i < count; ++i) {
-        WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> value, from.Tensor(from.tree.Child(list, static_cast<uint32_t>(i))));
-        lazy::Tensor* slot = object->slot(name, i);
-        if (!(value->type() == slot->type())) {
-          return UserError("the state's '", object->slot_names()[name], "' of parameter ", i, " is ",
-                           ir::ShortType(value->type()), ", not ", ir::ShortType(slot->type()));
-        }
-        WEFT_RETURN_IF_ERROR(
-            SameEngine(value.get(), slot->engine(), absl::StrCat("the state's '", object->slot_names()[name], "'"), i));
-        pairs.emplace_back(slot, value.get());
-      }
-    }
-    for (const auto& [slot, value] : pairs) WEFT_RETURN_IF_ERROR(slot->engine().Assign(slot, value));
-    object->set_step_count(steps.int64);
-    return absl::OkStatus();
   });
 }
 

@@ -1,6 +1,7 @@
 // One process's membership in a job: who it is, and the group of all its processes.
 #pragma once
 
+#include <atomic>
 #include <memory>
 
 #include "src/distributed/communicator.h"
@@ -19,6 +20,8 @@ class Job {
   const JobPlace& place() const { return place_; }
   // Runs a collective of all processes; numbers it.
   absl::Status Run(Collective call, const Patience& patience);
+  // The collectives that this process has begun.
+  uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
   // Waits until all have come here and goes, so that an early leaver is no failure of the others. Later calls answer
   // FAILED_PRECONDITION.
   absl::Status Leave(const Patience& patience);
@@ -29,7 +32,7 @@ class Job {
   const JobPlace place_;
   Mutex mutex_;
   std::unique_ptr<Communicator> group_ ABSL_GUARDED_BY(mutex_);  // null: left
-  uint64_t calls_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::atomic<uint64_t> calls_ = 0;                              // changed under the lock
 };
 
 }  // namespace weft::distributed

@@ -2,6 +2,7 @@
 #include "src/lazy/optimizer.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 
 #include "src/ir/differentiable.h"
@@ -47,23 +48,32 @@ struct ParameterRule {
 };
 
 // The update of all parameters: each one's value, gradient and slots come in, its value and slots go out. The scalars of
-// the groups follow one another.
+// the groups follow one another. Where the state is in parts, one more scalar says whose they are.
 class Rule final : public UpdateRule {
  public:
   Rule(std::span<const OptimizerGroup> groups, std::vector<int32_t> group_of, std::vector<std::string_view> slots,
-       bool guarded)
+       bool guarded, Optimizer::Parts parts)
       : groups_(groups.begin(), groups.end()),
         group_of_(std::move(group_of)),
         slots_(std::move(slots)),
-        guarded_(guarded) {}
+        guarded_(guarded),
+        parts_(std::move(parts)) {}
 
   absl::Status Build(const UpdateCall& call) const override {
     const size_t stride = 2 + slots_.size();
     const size_t outs = 1 + slots_.size();
     const size_t scalars = ScalarCount(groups_[0]);
-    const std::span<const Value> all = call.operands.first(call.operands.size() - (guarded_ ? 1 : 0));
+    const std::span<const Value> given = call.operands.first(call.operands.size() - (guarded_ ? 1 : 0));
+    std::vector<Value> all(given.begin(), given.end());
+    std::optional<PartsOfStep> parts;
+    if (parts_ != nullptr) {
+      parts.emplace(call.b, *parts_, Every(all, 0, stride), call.scalars_f32.back());
+      Put(parts->Own(), 0, stride, all);
+      Put(parts->MeansOf(Every(all, 1, stride)), 1, stride, all);
+      WEFT_RETURN_IF_ERROR(call.b.status());
+    }
     for (size_t k = 0; k * stride < all.size(); ++k) {
-      const auto in = all.subspan(k * stride, stride);
+      const auto in = std::span<const Value>(all).subspan(k * stride, stride);
       const auto out = call.targets.subspan(k * outs, outs);
       const bool wide = PartOf(in[0].dtype()) == DType::kF64;
       const size_t group = group_of_.empty() ? 0 : static_cast<size_t>(group_of_[k]);
@@ -76,10 +86,22 @@ class Rule final : public UpdateRule {
       }
       if (guarded_) Keep(call.b, call.operands.back(), in, out);
     }
+    WEFT_RETURN_IF_ERROR(call.b.status());
+    if (parts) Put(parts->Whole(Every(call.targets, 0, outs)), 0, outs, call.targets);
     return call.b.status();
   }
 
  private:
+  // Those at `first`, and each `stride` further on.
+  static std::vector<Value> Every(std::span<const Value> values, size_t first, size_t stride) {
+    std::vector<Value> some;
+    for (size_t i = first; i < values.size(); i += stride) some.push_back(values[i]);
+    return some;
+  }
+  static void Put(const std::vector<Value>& some, size_t first, size_t stride, std::span<Value> values) {
+    for (size_t i = 0; i < some.size(); ++i) values[first + i * stride] = some[i];
+  }
+
   // Parameter and slots as they were, where `found` is above 0.
   static void Keep(ir::Builder& b, const Value& found, std::span<const Value> in, std::span<Value> out) {
     const Value bad = ops::Compare(b, ops::Direction::kGt, found, 0);
@@ -93,6 +115,7 @@ class Rule final : public UpdateRule {
   const std::vector<int32_t> group_of_;  // of each parameter that is updated; empty: there is one group
   const std::vector<std::string_view> slots_;
   const bool guarded_;  // the last operand forbids the step
+  const Optimizer::Parts parts_;
 };
 
 absl::Status CheckParameter(const OptimizerRule& rule, size_t i, const Tensor& parameter) {
@@ -109,6 +132,16 @@ absl::Status CheckParameter(const OptimizerRule& rule, size_t i, const Tensor& p
                      " takes tensors of ", rule.rank, " dimensions");
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckInParts(const StateParts& parts, size_t i, const Tensor& parameter) {
+  if (!parameter.sharding().mesh().alone()) {
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "optimizer: parameter ", i, " is on ",
+                       parameter.sharding().mesh().name(),
+                       "; the state of tensors on a mesh is not kept in parts over processes (shard_state)");
+  }
+  const absl::Status carried = parts.Carries(parameter.type());
+  return carried.ok() ? carried : WithText(carried, absl::StrCat("optimizer: parameter ", i, ": ", carried.message()));
 }
 
 }  // namespace
@@ -133,7 +166,7 @@ OptimizerGroup GroupOf(const OptimizerOptions& o) {
 
 const Ref<const UpdateRule>& Optimizer::RuleOf(std::vector<int32_t> updated, bool guarded) {
   if (rule_ == nullptr || updated != rule_groups_ || guarded != rule_guarded_) {
-    rule_ = MakeRef<Rule>(groups_, updated, slot_names_, guarded);
+    rule_ = MakeRef<Rule>(groups_, updated, slot_names_, guarded, parts_);
     rule_groups_ = std::move(updated);
     rule_guarded_ = guarded;
   }
@@ -142,15 +175,15 @@ const Ref<const UpdateRule>& Optimizer::RuleOf(std::vector<int32_t> updated, boo
 
 absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tensor* const> parameters,
                                                  std::span<const OptimizerOptions> groups,
-                                                 std::span<const int32_t> group_of) {
+                                                 std::span<const int32_t> group_of, Parts parts) {
   std::vector<OptimizerGroup> made;
   for (const OptimizerOptions& group : groups) made.push_back(GroupOf(group));
-  return Create(engine, parameters, std::span<const OptimizerGroup>(made), group_of);
+  return Create(engine, parameters, std::span<const OptimizerGroup>(made), group_of, std::move(parts));
 }
 
 absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tensor* const> parameters,
                                                  std::span<const OptimizerGroup> groups,
-                                                 std::span<const int32_t> group_of) {
+                                                 std::span<const int32_t> group_of, Parts parts) {
   for (const OptimizerGroup& group : groups) {
     if (absl::Status status = CheckGroup(group); !status.ok()) {
       return UserError("optimizer: ", status.message());
@@ -160,6 +193,11 @@ absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tenso
   optimizer->engine_ = Ref<Engine>::Share(&engine);
   optimizer->groups_.assign(groups.begin(), groups.end());
   optimizer->slot_names_ = SlotsOf(groups);
+  optimizer->parts_ = std::move(parts);
+  if (optimizer->parts_ != nullptr && optimizer->rule().whole) {
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "optimizer: ", optimizer->rule().name,
+                       " measures whole tensors; its state is not kept in parts (shard_state)");
+  }
   optimizer->group_of_.assign(group_of.begin(), group_of.end());
   optimizer->group_of_.resize(parameters.size(), 0);
   std::unordered_map<const Tensor*, size_t> seen;  // Abseil's tables do not survive an allocation that fails
@@ -167,6 +205,7 @@ absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tenso
     Tensor* parameter = parameters[i];
     if (parameter == nullptr) return UserError("optimizer: parameter ", i, " is null");
     WEFT_RETURN_IF_ERROR(CheckParameter(optimizer->rule(), i, *parameter));
+    if (optimizer->parts_ != nullptr) WEFT_RETURN_IF_ERROR(CheckInParts(*optimizer->parts_, i, *parameter));
     const DeviceMesh &mesh = parameter->sharding().mesh(), &first = parameters[0]->sharding().mesh();
     if (&mesh != &first) {
       return UserError("optimizer: parameter ", i, " is on ", mesh.name(), ", the first on ", first.name());
@@ -179,11 +218,11 @@ absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tenso
   }
   std::vector<Tensor*> recorded;
   ZeroPages pages;
-  for (const std::string_view name : optimizer->slot_names_) {
-    for (Tensor* parameter : parameters) {
-      WEFT_ASSIGN_OR_RETURN(Ref<Tensor> slot, optimizer->MakeSlot(name, parameter, pages));
+  for (size_t name = 0; name < optimizer->slot_names_.size(); ++name) {
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      WEFT_ASSIGN_OR_RETURN(Ref<Tensor> slot, optimizer->MakeSlot(name, i, pages));
       optimizer->slots_.push_back(std::move(slot));
-      if (!parameter->device()->is_host()) recorded.push_back(optimizer->slots_.back().get());
+      if (!parameters[i]->device()->is_host()) recorded.push_back(optimizer->slots_.back().get());
     }
   }
   // A program of their own computes them, so that the first step is the same program as all others.
@@ -191,10 +230,19 @@ absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tenso
   return optimizer;
 }
 
-absl::StatusOr<Ref<Tensor>> Optimizer::MakeSlot(std::string_view name, Tensor* parameter, ZeroPages& pages) {
+ir::Type Optimizer::WholeSlot(size_t name, size_t parameter) const {
+  const ir::Type& type = parameters_[parameter]->type();
+  return ir::Type::Tensor(ComputeType(type.dtype),
+                          rule().shape != nullptr ? rule().shape(slot_names_[name], type.dims) : type.dims);
+}
+
+absl::StatusOr<Ref<Tensor>> Optimizer::MakeSlot(size_t name, size_t at, ZeroPages& pages) {
   Engine& engine = *engine_;
-  const DType dtype = ComputeType(parameter->dtype());
-  const Dims dims = rule().shape != nullptr ? rule().shape(name, parameter->dims()) : parameter->dims();
+  Tensor* const parameter = parameters_[at].get();
+  ir::Type type = WholeSlot(name, at);
+  if (parts_ != nullptr) type = ir::Type::Tensor(type.dtype, {parts_->PartOf(type.dims)});
+  const DType dtype = type.dtype;
+  const Dims dims = type.dims;
   const DeviceMesh& mesh = parameter->sharding().mesh();
   // A slot of its parameter's shape lies as that does, any other whole.
   std::string spec;
@@ -210,7 +258,6 @@ absl::StatusOr<Ref<Tensor>> Optimizer::MakeSlot(std::string_view name, Tensor* p
     WEFT_RETURN_IF_ERROR(engine.Record(ops::kOp_shard, {&whole, 1}, {spec}, {}, &cut));
     return std::move(cut[0]);
   }
-  const ir::Type type = ir::Type::Tensor(dtype, dims);
   int64_t bytes;
   if (__builtin_mul_overflow(type.count(), int64_t{BytesOf(dtype)}, &bytes) || !MachineHas(bytes)) {
     return UserErrorOf(absl::StatusCode::kResourceExhausted,
@@ -221,6 +268,16 @@ absl::StatusOr<Ref<Tensor>> Optimizer::MakeSlot(std::string_view name, Tensor* p
     return UserErrorOf(absl::StatusCode::kResourceExhausted, "optimizer: no address space for ", bytes, " bytes");
   }
   return engine.FromHost(Where(&mesh), dtype, dims, zeros, {}, spec);
+}
+
+absl::StatusOr<std::vector<Ref<Tensor>>> Optimizer::Reduced(std::span<const size_t> at, std::vector<Tensor*>& operands,
+                                                            ir::Location location) const {
+  if (at.empty()) return std::vector<Ref<Tensor>>();
+  std::vector<Tensor*> given;
+  for (const size_t i : at) given.push_back(operands[i]);
+  WEFT_ASSIGN_OR_RETURN(std::vector<Ref<Tensor>> reduced, reduce_(given, location));
+  for (size_t i = 0; i < at.size(); ++i) operands[at[i]] = reduced[i].get();
+  return reduced;
 }
 
 absl::Status Optimizer::Step(std::span<Tensor* const> gradients, std::span<const double> rates, ir::Location location,
@@ -239,7 +296,7 @@ absl::Status Optimizer::Step(std::span<Tensor* const> gradients, std::span<const
   // operands: parameter, gradient, slots of each updated parameter; targets: parameter, slots.
   std::vector<Tensor*> operands, targets;
   std::vector<int32_t> updated;
-  std::vector<size_t> gradient_at;  // in operands
+  std::vector<size_t> reduced_at;  // in operands
   for (size_t i = 0; i < n; ++i) {
     if (gradients[i] == nullptr) continue;
     if (!(gradients[i]->type() == parameters_[i]->type())) {
@@ -247,7 +304,7 @@ absl::Status Optimizer::Step(std::span<Tensor* const> gradients, std::span<const
                        ir::ShortType(parameters_[i]->type()));
     }
     operands.push_back(parameters_[i].get());
-    if (reduce_) gradient_at.push_back(operands.size());
+    if (reduce_ && parts_ == nullptr) reduced_at.push_back(operands.size());
     operands.push_back(gradients[i]);
     targets.push_back(parameters_[i].get());
     if (groups_.size() > 1) updated.push_back(group_of_[i]);
@@ -257,18 +314,20 @@ absl::Status Optimizer::Step(std::span<Tensor* const> gradients, std::span<const
     }
   }
 
-  std::vector<Ref<Tensor>> reduced;
-  if (reduce_ && !gradient_at.empty()) {
-    std::vector<Tensor*> present;
-    for (const size_t at : gradient_at) present.push_back(operands[at]);
-    WEFT_ASSIGN_OR_RETURN(reduced, reduce_(present, location));
-    for (size_t i = 0; i < gradient_at.size(); ++i) operands[gradient_at[i]] = reduced[i].get();
-  }
   const bool guarded = found != nullptr && !operands.empty();
-  if (guarded) operands.push_back(found);
+  if (guarded) {
+    // One process's gradients that are not finite are in the means of all.
+    if (reduce_) reduced_at.push_back(operands.size());
+    operands.push_back(found);
+  }
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Ref<Tensor>> reduced, Reduced(reduced_at, operands, location));
   OptimizerScalars scalars;
   for (size_t g = 0; g < groups_.size(); ++g) {
     rule().scalars(groups_[g], rates[g], static_cast<double>(step_ + 1), &scalars);
+  }
+  if (parts_ != nullptr) {
+    parts_->StepBegins(*engine_);
+    scalars.push_back(static_cast<double>(parts_->rank()));
   }
   WEFT_RETURN_IF_ERROR(engine_->Update(operands, scalars, targets, location, RuleOf(std::move(updated), guarded)));
   ++step_;

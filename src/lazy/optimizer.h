@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 
 #include "src/lazy/engine.h"
 #include "src/lazy/optimizer_rules.h"
+#include "src/lazy/state_parts.h"
 
 namespace weft {
 class ZeroPages;
@@ -53,13 +55,15 @@ class Optimizer final : public RefCounted {
   };
 
   // Keeps the parameters alive. State tensors (zeros) are made here: f32, f64 for f64 parameters. Parameter i follows
-  // groups[group_of[i]]; all groups have one rule; an empty group_of puts every parameter into the first group.
+  // groups[group_of[i]]; all groups have one rule; an empty group_of puts every parameter into the first group. With `parts` a slot is
+  // this process's part of it, in one dimension, and a step takes the mean of the gradients over all processes.
+  using Parts = std::shared_ptr<const StateParts>;
   static absl::StatusOr<Ref<Optimizer>> Create(Engine& engine, std::span<Tensor* const> parameters,
                                                std::span<const OptimizerGroup> groups,
-                                               std::span<const int32_t> group_of = {});
+                                               std::span<const int32_t> group_of = {}, Parts parts = nullptr);
   static absl::StatusOr<Ref<Optimizer>> Create(Engine& engine, std::span<Tensor* const> parameters,
                                                std::span<const OptimizerOptions> groups,
-                                               std::span<const int32_t> group_of = {});
+                                               std::span<const int32_t> group_of = {}, Parts parts = nullptr);
 
   // Parameters and state are assigned their new values, all of them or none. gradients[i] belongs to parameters[i]; null:
   // left alone. rates[g] is the learning rate of group g. Where `found`, a float scalar, is above 0, all of them are assigned what they
@@ -68,8 +72,8 @@ class Optimizer final : public RefCounted {
                     Tensor* found = nullptr);
 
   Engine& engine() const { return *engine_; }
-  // Makes of the gradients of a step those that it uses (their mean over processes); null ones are left out. Empty:
-  // they stay.
+  // Makes of the gradients of a step, and of what forbids it, those that it uses (their mean over processes); null ones are left
+  // out. Empty: they stay.
   using Reduce = std::function<absl::StatusOr<std::vector<Ref<Tensor>>>(std::span<Tensor* const>, ir::Location)>;
   void set_reduce(Reduce reduce) { reduce_ = std::move(reduce); }
   int64_t step_count() const { return step_; }
@@ -82,6 +86,10 @@ class Optimizer final : public RefCounted {
   // parameter.
   std::span<const std::string_view> slot_names() const { return slot_names_; }
   Tensor* slot(size_t name, size_t parameter) const { return slots_[name * parameters_.size() + parameter].get(); }
+  // Null: slots are whole.
+  const StateParts* parts() const { return parts_.get(); }
+  // The type of a slot that is whole.
+  ir::Type WholeSlot(size_t name, size_t parameter) const;
 
  private:
   Optimizer() = default;
@@ -90,8 +98,11 @@ class Optimizer final : public RefCounted {
   // The rule for parameters of these groups, none where there is one group, with a last operand that forbids the step or without.
   // Replay knows a step by its rule, so the last one is kept.
   const Ref<const UpdateRule>& RuleOf(std::vector<int32_t> updated, bool guarded);
-  // Zeros for one parameter: recorded, or, on the host, pages that nobody has written.
-  absl::StatusOr<Ref<Tensor>> MakeSlot(std::string_view name, Tensor* parameter, ZeroPages& pages);
+  // The means of these operands over processes, in their places; they are kept by what is returned.
+  absl::StatusOr<std::vector<Ref<Tensor>>> Reduced(std::span<const size_t> at, std::vector<Tensor*>& operands,
+                                                   ir::Location location) const;
+  // Zeros for one slot of one parameter: recorded, or, on the host, pages that nobody has written.
+  absl::StatusOr<Ref<Tensor>> MakeSlot(size_t name, size_t parameter, ZeroPages& pages);
 
   Ref<Engine> engine_;
   std::vector<OptimizerGroup> groups_;
@@ -103,6 +114,7 @@ class Optimizer final : public RefCounted {
   std::vector<Ref<Tensor>> parameters_;
   std::vector<Ref<Tensor>> slots_;  // name-major
   Reduce reduce_;
+  Parts parts_;
   int64_t step_ = 0;
   std::atomic<bool> taken_{false};
 };

@@ -463,9 +463,20 @@ constexpr OptimizerRule kRules[] = {
     {"lion", kLion, kOneMoment, {}, {}, LionScalars, Lion},
     {"rprop", kRprop, kSteps, {}, {}, RpropScalars, Rprop, CheckRprop},
     {"asgd", kAsgd, kAverage, {}, {}, AsgdScalars, Asgd},
-    {"lamb", kLamb, kMoments, {}, {}, LambScalars, Lamb, nullptr, nullptr, false},
-    {"adafactor", kAdafactor, kFactors, {}, {}, AdafactorScalars, Adafactor, CheckAdafactor, FactorShape, false},
-    {"muon", kMuon, kOneMoment, {}, {}, MuonScalars, Muon, nullptr, nullptr, false, 2},
+    {"lamb", kLamb, kMoments, {}, {}, LambScalars, Lamb, nullptr, nullptr, false, -1, true},
+    {"adafactor",
+     kAdafactor,
+     kFactors,
+     {},
+     {},
+     AdafactorScalars,
+     Adafactor,
+     CheckAdafactor,
+     FactorShape,
+     false,
+     -1,
+     true},
+    {"muon", kMuon, kOneMoment, {}, {}, MuonScalars, Muon, nullptr, nullptr, false, 2, true},
 };
 
 }  // namespace

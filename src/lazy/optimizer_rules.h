@@ -63,6 +63,7 @@ struct OptimizerRule {
   Dims (*shape)(std::string_view slot, const Dims& parameter) = nullptr;
   bool complex = true;  // a complex parameter is two real ones
   int rank = -1;        // of all parameters; negative: any
+  bool whole = false;   // an element's step depends on the others of its tensor
 };
 
 // Every rule there is.

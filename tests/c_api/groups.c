@@ -151,7 +151,7 @@ static void groups_that_cannot_be(void) {
   FAILS_WITH(weft_adam_create_groups(ctx, &w, &second, 1, adam, 2, &out), WEFT_INVALID_ARGUMENT, "groups[1]: weft_adam_options.beta2 is 1; it must be in [0, 1)");
   adam[1].beta2 = 0;
   adam[1].struct_size = 24;
-  INVALID(weft_adam_create_groups(ctx, &w, &second, 1, adam, 2, &out), "weft_adam_create_groups: groups[1].struct_size is 24, that of groups[0] 64; all are of one size");
+  INVALID(weft_adam_create_groups(ctx, &w, &second, 1, adam, 2, &out), "weft_adam_create_groups: groups[1].struct_size is 24, that of groups[0] 72; all are of one size");
   adam[1].struct_size = sizeof adam[1];
   sgd[0].nesterov = 1;
   FAILS_WITH(weft_sgd_create_groups(ctx, &w, &second, 1, sgd, 1, &out), WEFT_INVALID_ARGUMENT, "groups[0]: weft_sgd_options: nesterov needs a momentum above 0");

@@ -1,8 +1,10 @@
 /* Data parallel training in several processes: an MLP and a convolutional network, whose optimizers take the mean of the gradients of all
  * processes (option `job`) and whose loaders give each process its part of the same global batches. Against one process with the whole
- * batch: losses and weights within 1e-5. The same number of processes twice: the same bits.
+ * batch: losses and weights within 1e-5. The same number of processes twice: the same bits. Where each process keeps a part of the state
+ * (option `shard_state`), the same, and the bytes are counted; in the middle the state goes into another optimizer, whole and by parts.
  *   job_training [STEPS]              compares; 50 steps if not said
- *   job_training KIND RANK SIZE STEPS FILE ID    one process, which writes losses and weights to a file
+ *   job_training KIND RANK SIZE STEPS FILE ID    one process, which writes losses and weights to a file; KIND is 1 for the convolution
+ *                                                plus 2 for a state in parts
  * Where a process dies, the step of the others fails with its name; where one does not come, weft_cancel ends the wait. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
@@ -67,7 +69,7 @@ static weft_loader* batches(weft_context* ctx, weft_job* job, int rank, int size
 }
 
 typedef struct {
-  int convolves, count;
+  int convolves, shards, count;
   weft_tensor* p[MOST];
 } network;
 
@@ -83,11 +85,12 @@ static weft_tensor* logits(wf_scope* s, const network* n, weft_tensor* x) {
   return wf_add(s, wf_matmul(s, h, n->p[4]), n->p[5]);
 }
 
-static network new_network(weft_context* ctx, int convolves) {
+static network new_network(weft_context* ctx, int convolves, int shards) {
   wf_scope* s = wf_begin(ctx);
   network n;
   int i;
   n.convolves = convolves;
+  n.shards = shards;
   n.count = convolves ? 4 : 6;
   MUST(weft_random_seed(ctx, 5));
   if (convolves) {
@@ -115,14 +118,64 @@ static weft_optimizer* new_optimizer(weft_context* ctx, const network* n, weft_j
   if (n->convolves) {
     weft_adam_options adam = WEFT_ADAM_OPTIONS_INIT;
     adam.job = job;
+    adam.shard_state = n->shards;
     MUST(weft_adamw_create(ctx, n->p, (size_t)n->count, &adam, &opt));
   } else {
     weft_sgd_options sgd = WEFT_SGD_OPTIONS_INIT;
     sgd.momentum = 0.9;
     sgd.job = job;
+    sgd.shard_state = n->shards;
     MUST(weft_sgd_create(ctx, n->p, (size_t)n->count, &sgd, &opt));
   }
   return opt;
+}
+
+/* The state of this process is a part of 1 / size of each slot, to the byte. */
+static void count_state(const network* n, weft_optimizer* opt, int size) {
+  const int64_t slots = n->convolves ? 2 : 1;
+  weft_tree *state = NULL, *whole = NULL;
+  uint64_t bytes = 0, have = 0, want = 0, all = 0;
+  uint32_t node = 0, slot = 0;
+  int i;
+  for (i = 0; i < n->count; ++i) {
+    MUST(weft_tensor_size(n->p[i], &bytes));
+    all += (uint64_t)slots * bytes;
+    want += (uint64_t)slots * ((bytes / sizeof(float) + (uint64_t)size - 1) / (uint64_t)size) * sizeof(float);
+  }
+  MUST(weft_optimizer_state(opt, &state));
+  MUST(weft_optimizer_whole_state(opt, &whole));
+  for (slot = 0; slot < (uint32_t)slots; ++slot) {
+    for (i = 0; i < n->count; ++i) {
+      char path[64];
+      weft_tensor* part = NULL;
+      snprintf(path, sizeof path, "slots.%s.%d", slot == 1 ? "v" : n->convolves ? "m" : "momentum", i);
+      MUST(weft_tree_find(state, WEFT_TREE_ROOT, path, WEFT_STRLEN, &node));
+      MUST(weft_tree_get_tensor(state, node, &part));
+      MUST(weft_tensor_size(part, &bytes));
+      have += bytes;
+      weft_tensor_release(part);
+      MUST(weft_tree_find(whole, WEFT_TREE_ROOT, path, WEFT_STRLEN, &node));
+      MUST(weft_tree_get_tensor(whole, node, &part));
+      MUST(weft_tensor_size(part, &bytes));
+      all -= bytes;
+      weft_tensor_release(part);
+    }
+  }
+  CHECK_EQUAL(have, want);
+  CHECK_EQUAL(all, 0);
+  weft_tree_release(state);
+  weft_tree_release(whole);
+}
+
+/* Another optimizer in the state of this one, by parts or whole; this one is released. */
+static weft_optimizer* go_on(weft_context* ctx, const network* n, weft_job* job, weft_optimizer* opt, int whole) {
+  weft_optimizer* next = new_optimizer(ctx, n, job);
+  weft_tree* state = NULL;
+  MUST(whole ? weft_optimizer_whole_state(opt, &state) : weft_optimizer_state(opt, &state));
+  MUST(weft_optimizer_load(next, state, WEFT_TREE_ROOT));
+  weft_tree_release(state);
+  weft_optimizer_release(opt);
+  return next;
 }
 
 /* The mean of the loss over all processes, before the step's update. */
@@ -146,13 +199,13 @@ static double train_step(weft_context* ctx, weft_job* job, network* n, weft_opti
   return value;
 }
 
-static int train(int convolves, int rank, int size, int steps, const char* file, const char* id) {
+static int train(int kind, int rank, int size, int steps, const char* file, const char* id) {
   static outcome out;
   weft_context* ctx = new_context();
   weft_job_options options = WEFT_JOB_OPTIONS_INIT;
   weft_job* job = NULL;
   weft_loader* loader;
-  network n = new_network(ctx, convolves);
+  network n = new_network(ctx, kind & 1, kind >> 1);
   weft_optimizer* opt;
   FILE* f;
   int i;
@@ -164,7 +217,11 @@ static int train(int convolves, int rank, int size, int steps, const char* file,
   MUST(weft_job_join(&options, &job));
   loader = batches(ctx, job, rank, size);
   opt = new_optimizer(ctx, &n, job);
-  for (i = 0; i < steps; ++i) out.loss[out.steps++] = train_step(ctx, job, &n, opt, loader);
+  for (i = 0; i < steps; ++i) {
+    if (n.shards && (i == steps / 3 || i == steps / 2)) opt = go_on(ctx, &n, job, opt, i == steps / 2);
+    out.loss[out.steps++] = train_step(ctx, job, &n, opt, loader);
+  }
+  if (n.shards) count_state(&n, opt, size);
   if (steps > 8) CHECK(metric(ctx, "steps_replayed") > steps / 2); /* noted like any other operation */
   for (i = 0; i < n.count; ++i) {
     uint64_t bytes = 0;
@@ -184,7 +241,7 @@ static int train(int convolves, int rank, int size, int steps, const char* file,
 }
 
 /* Starts the processes of a job and gives what rank 0 wrote; all ranks must have the same weights. */
-static outcome* run_job(const char* program, int convolves, int size, int steps) {
+static outcome* run_job(const char* program, int kind, int size, int steps) {
   static int jobs;
   outcome *first = malloc(sizeof *first), *other = malloc(sizeof *other);
   pid_t children[8];
@@ -194,13 +251,13 @@ static outcome* run_job(const char* program, int convolves, int size, int steps)
   for (rank = 0; rank < size; ++rank) {
     children[rank] = fork();
     if (children[rank] == 0) {
-      char kind[8], number[3][16], file[400];
-      snprintf(kind, sizeof kind, "%d", convolves);
+      char what[8], number[3][16], file[400];
+      snprintf(what, sizeof what, "%d", kind);
       snprintf(number[0], sizeof number[0], "%d", rank);
       snprintf(number[1], sizeof number[1], "%d", size);
       snprintf(number[2], sizeof number[2], "%d", steps);
       snprintf(file, sizeof file, "%s/%d", g_dir, rank);
-      execl(program, program, kind, number[0], number[1], number[2], file, id, (char*)NULL);
+      execl(program, program, what, number[0], number[1], number[2], file, id, (char*)NULL);
       _exit(127);
     }
   }
@@ -224,21 +281,29 @@ static outcome* run_job(const char* program, int convolves, int size, int steps)
   return first;
 }
 
+static double farthest(const outcome* one, const outcome* other, double* weight) {
+  double loss = 0;
+  int64_t i;
+  CHECK_EQUAL(one->weights, other->weights);
+  for (i = 0; i < one->steps; ++i) loss = fmax(loss, fabs(one->loss[i] - other->loss[i]));
+  for (i = 0, *weight = 0; i < one->weights; ++i) *weight = fmax(*weight, fabs((double)one->weight[i] - (double)other->weight[i]));
+  return loss;
+}
+
 static void compare(const char* program, int convolves, int steps) {
   static const int sizes[] = {2, 4};
   outcome* alone = run_job(program, convolves, 1, steps);
   size_t k;
-  int64_t i;
+  int shards;
   CHECK(alone->loss[steps - 1] < alone->loss[0]);
-  for (k = 0; k < 2; ++k) {
-    outcome *together = run_job(program, convolves, sizes[k], steps), *again = run_job(program, convolves, sizes[k], steps);
-    double loss = 0, weight = 0;
+  for (k = 0; k < 4; ++k) {
+    const int size = sizes[k / 2], kind = convolves + 2 * (int)(k % 2);
+    outcome *together = run_job(program, kind, size, steps), *again = run_job(program, kind, size, steps);
+    double weight, loss = farthest(alone, together, &weight);
+    shards = kind >> 1;
     CHECK(memcmp(together, again, sizeof *together) == 0);
-    CHECK_EQUAL(together->weights, alone->weights);
-    for (i = 0; i < steps; ++i) loss = fmax(loss, fabs(together->loss[i] - alone->loss[i]));
-    for (i = 0; i < alone->weights; ++i) weight = fmax(weight, fabs((double)together->weight[i] - (double)alone->weight[i]));
-    printf("%s, %d processes, %d steps: losses %.4f to %.4f differ by %.1e, weights by %.1e\n", convolves ? "CNN" : "MLP", sizes[k],
-           steps, alone->loss[0], alone->loss[steps - 1], loss, weight);
+    printf("%s%s, %d processes, %d steps: losses %.4f to %.4f differ by %.1e, weights by %.1e\n", convolves ? "CNN" : "MLP",
+           shards ? " with its state in parts" : "", size, steps, alone->loss[0], alone->loss[steps - 1], loss, weight);
     CHECK(loss < 1e-5);
     CHECK(weight < 1e-4);
     free(together);

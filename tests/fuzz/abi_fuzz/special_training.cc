@@ -121,6 +121,7 @@ void Call_weft_optimizer_create(Fuzz& f) {
     options->group_of_count = f.Wrong() ? 1 : kCount;
     options->group_count = static_cast<size_t>(f.Roll(3));
     options->job = nullptr;
+    if (f.Wrong()) options->shard_state = static_cast<int32_t>(f.Integer());
   }
   const char* const name = kNames[f.Roll(16)];
   weft_optimizer** const out = f.Out<weft_optimizer*>(false);
