@@ -31,6 +31,7 @@
 #include "libweft/dlpack.hpp"
 #include "libweft/error.hpp"
 #include "libweft/function.hpp"
+#include "libweft/job.hpp"
 #include "libweft/operations.hpp"
 #include "libweft/operators.hpp"
 #include "libweft/optimizer.hpp"

@@ -49,6 +49,9 @@ class CppBinding(unittest.TestCase):
         for flags in (["-O1"], ["-g1", "-fsanitize=address,undefined"]):
             self.assertIn("all well", self.program(path("sharing.cpp"), *flags))
 
+    def test_jobs_of_two_processes(self):
+        self.assertIn("all well", self.program(path("jobs.cpp"), "-O1"))
+
     def test_golden_calls_are_replayed(self):
         text, count = replay.program(os.path.join(SOURCE, "tests", "ffi", "vectors.json"), os.path.join(SOURCE, "include", "c_api", "weft_api.json"))
         self.assertGreater(count, 50)

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "checkpoint.hpp"
+#include "job.hpp"
 
 namespace weft {
 #if defined(__cpp_exceptions)
@@ -19,6 +20,8 @@ struct sgd_options {
   double momentum = 0;
   double weight_decay = 0; /* added to the gradient */
   bool nesterov = false;
+  weft::job job = {};       /* each step takes the mean of the gradients of all its processes first */
+  bool shard_state = false; /* with a job: each process keeps its part of the state */
 };
 /* Options of adam and adamw; what is not given is the usual value. */
 struct adam_options {
@@ -26,6 +29,8 @@ struct adam_options {
   maybe<double> beta2 = {};        /* 0.999 */
   maybe<double> epsilon = {};      /* 1e-8 */
   maybe<double> weight_decay = {}; /* adam: added to the gradient, 0; adamw: p -= rate * weight_decay * p, 0.01 */
+  weft::job job = {};              /* each step takes the mean of the gradients of all its processes first */
+  bool shard_state = false;        /* with a job: each process keeps its part of the state */
 };
 
 /* Parameters with settings of their own, for sgd, adam and adamw of several groups:
@@ -69,6 +74,13 @@ class optimizer : public detail::handle<weft_optimizer, weft_optimizer_retain, w
   }
   /* The state as a tree to be saved; shares its tensors. Since 1.2. */
   [[nodiscard]] tree state() const { return detail::must(try_state()); }
+  [[nodiscard]] result<tree> try_whole_state() const {
+    weft_tree* out = nullptr;
+    if (weft_error* raw = weft_optimizer_whole_state(get(), &out)) return result<tree>(raw);
+    return tree::adopt(context_, out);
+  }
+  /* The state with all parts of all processes, each of which calls this. Since 1.2. */
+  [[nodiscard]] tree whole_state() const { return detail::must(try_whole_state()); }
   [[nodiscard]] result<void> try_load(const tree_node& at) const {
     return result<void>(weft_optimizer_load(get(), at.tree_.get(), at.number()));
   }
@@ -87,6 +99,8 @@ namespace detail {
   o.momentum = options.momentum;
   o.weight_decay = options.weight_decay;
   o.nesterov = options.nesterov ? 1 : 0;
+  o.job = options.job.get();
+  o.shard_state = options.shard_state ? 1 : 0;
   return o;
 }
 [[nodiscard]] inline weft_adam_options options_of(const adam_options& options) noexcept {
@@ -101,6 +115,8 @@ namespace detail {
   set(options.beta2, o.beta2, WEFT_ADAM_HAS_BETA2);
   set(options.epsilon, o.epsilon, WEFT_ADAM_HAS_EPSILON);
   set(options.weight_decay, o.weight_decay, WEFT_ADAM_HAS_WEIGHT_DECAY);
+  o.job = options.job.get();
+  o.shard_state = options.shard_state ? 1 : 0;
   return o;
 }
 

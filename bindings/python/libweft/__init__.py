@@ -7,7 +7,7 @@
     print(float(y))           # a read computes: one program
 
 Everything is here: tensors and operations (wf.exp, x.sum()), steps (wf.step), functions (wf.function, wf.grad, wf.vmap),
-wf.linalg, wf.fft, wf.nn, wf.optim, wf.random, wf.data, wf.metrics, files (wf.save, wf.load). Importing opens the library and starts nothing.
+wf.linalg, wf.fft, wf.nn, wf.optim, wf.random, wf.data, wf.job, wf.metrics, files (wf.save, wf.load). Importing opens the library and starts nothing.
 """
 
 import sys as _sys
@@ -54,7 +54,7 @@ _LATE = {
 # edges. The operations are in wf.ops.
 for _name in ("cond", "fft", "histogram", "meshgrid"):
     del globals()[_name]
-_MODULES = ("array_api", "data", "fft", "files", "linalg", "metrics", "nn", "optim", "plot", "progress", "random")
+_MODULES = ("array_api", "data", "fft", "files", "job", "linalg", "metrics", "nn", "optim", "plot", "progress", "random")
 
 
 def __getattr__(name):

@@ -1,6 +1,6 @@
 """Weft in Python."""
 
-from . import array_api as array_api, data as data, files as files, linalg as linalg, metrics as metrics
+from . import array_api as array_api, data as data, files as files, job as job, linalg as linalg, metrics as metrics
 from . import _ops, nn as nn, optim as optim, plot as plot, progress as progress, random as random
 from ._context import Context as Context, configure as configure, context as context, device as device, devices as devices
 from ._context import evaluate as evaluate, seed as seed, step as step, sync as sync

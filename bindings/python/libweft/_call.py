@@ -194,6 +194,7 @@ _REMEDIES = (
     ("weft_tensor_keep", "Tensor.keep()"),
     ("weft_scope_keep", "Tensor.keep()"),
     ("weft_sync", "wf.sync()"),
+    ("weft_optimizer_whole_state", "optimizer.whole_state_dict()"),
     ("weft_tensor_require_grad", "Tensor.require_grad()"),
     ("weft_boolean_mask", "boolean_mask"),
 )

@@ -221,7 +221,8 @@ class Loader:
     [([0, 1, 2, 3], [True, True, True, True]), ([4, 5, 0, 1], [True, True, False, False])]
 
     With `shuffle` the order is a function of seed and epoch alone. With drop_last=False the last batch is filled up and each batch
-    has a mask behind its tensors. `rank` of `ranks` processes takes its part of each batch of all: see docs/data.md.
+    has a mask behind its tensors. `rank` of `ranks` processes takes its part of each batch of all: see docs/data.md;
+    with a `job` (wf.job.Job) they find out at an epoch's beginning that they would read differently.
     `state_dict()` goes into a checkpoint; after `load_state_dict` the next epoch goes on there, also with another number of ranks.
     """
 
@@ -241,6 +242,7 @@ class Loader:
         timeout=300.0,
         device=None,
         batches_per_execution=0,
+        job=None,
     ):
         self._h = None
         self.dataset = data[0] if len(data) == 1 and isinstance(data[0], Dataset) else Dataset.of(*data)
@@ -267,6 +269,7 @@ class Loader:
             threads=threads,
             timeout_ms=max(int(timeout * 1000), 1),
             batches_per_execution=batches_per_execution,
+            job=None if job is None else job._h,
         )
         self._capacity = len(self.dataset.fields) + 1
         self._out = (c_void_p * self._capacity)()

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from ._device import Device
 from ._dtypes import DType
 from ._tensor import Tensor
+from .job import Job
 
 _T = TypeVar("_T")
 
@@ -53,6 +54,7 @@ class Loader:
         timeout: float = ...,
         device: Device | str | None = ...,
         batches_per_execution: int = ...,
+        job: Job | None = ...,
     ) -> None: ...
     def close(self) -> None: ...
     def __len__(self) -> int: ...

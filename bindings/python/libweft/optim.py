@@ -23,6 +23,7 @@ _step_if_finite = bind("weft_optimizer_step_if_finite")
 _clip = bind("weft_clip_by_global_norm")
 _rate = bind("weft_schedule_rate")
 _state = bind("weft_optimizer_state")
+_whole_state = bind("weft_optimizer_whole_state")
 _load = bind("weft_optimizer_load")
 _Handle = handle_class("OptimizerHandle", _call.quick("weft_optimizer_release", None))
 _KINDS = ("constant", "linear", "cosine", "step", "exponential", "one_cycle")  # weft_schedule_kind
@@ -30,12 +31,12 @@ _KINDS = ("constant", "linear", "cosine", "step", "exponential", "one_cycle")  #
 
 class Optimizer:
     """The base of all optimizers. `params` is a module, a list of parameters, or a list of groups: dicts with "params" and
-    settings of
-    their own."""
+    settings of their own. With a `job` (wf.job.Job) each step takes the mean of the gradients of all its processes first; with
+    `shard_state` each process keeps its part of the state alone (ZeRO-1)."""
 
     _kind = None  # the C library's name; by default the class's in small letters
 
-    def __init__(self, params, lr, **defaults):
+    def __init__(self, params, lr, job=None, shard_state=False, **defaults):
         self.lr, self.count = lr, 0
         self.params, self._rates = [], []
         group_of, settings = [], []
@@ -64,6 +65,8 @@ class Optimizer:
             group_of=(c_int32 * count.value)(*group_of),
             group_of_count=count.value,
             group_count=len(self._rates),
+            job=None if job is None else job._h,
+            shard_state=int(bool(shard_state)),
         )
         kind = (self._kind or type(self).__name__.lower()).encode()
         check(
@@ -103,16 +106,20 @@ class Optimizer:
         """The learning rate of the next step."""
         return self.lr(self.count) if callable(self.lr) else self.lr
 
-    def _weft_tree(self):
+    def _weft_tree(self, state_of=_state):
         tree, state = files.new_tree(), files.Tree()
         files.add(tree, 0, "count", self.count)
-        check(_state(self._handle, byref(state)))
+        check(blocking(state_of, self._handle, byref(state)))
         files.add(tree, 0, "state", _Whole(state))
         return tree
 
     def state_dict(self):
         """The count of steps, and the state: kind, step and tensors, as the C library has it."""
         return files.value_of(self._weft_tree())
+
+    def whole_state_dict(self):
+        """The state with all parts of all processes, each of which calls this: any number of processes goes on from it."""
+        return files.value_of(self._weft_tree(_whole_state))
 
     def load_state_dict(self, state):
         """Goes on from a state: the same kind, and parameters of the same shapes."""
@@ -167,36 +174,48 @@ def _setting(optimizer, name, value, group):
 class SGD(Optimizer):
     """Stochastic gradient descent, with momentum and Nesterov's variant."""
 
-    def __init__(self, params, lr, momentum=0.0, weight_decay=0.0, nesterov=False, dampening=0.0, maximize=False):
+    def __init__(
+        self, params, lr, momentum=0.0, weight_decay=0.0, nesterov=False, dampening=0.0, maximize=False,
+        *, job=None, shard_state=False
+    ):
         settings = dict(momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
-        super().__init__(params, lr, **settings, dampening=dampening, maximize=maximize)
+        super().__init__(
+            params, lr, **settings, dampening=dampening, maximize=maximize, job=job, shard_state=shard_state
+        )
 
 
 class Adam(Optimizer):
     """Adam (Kingma and Ba 2015), and AMSGrad (Reddi et al. 2018)."""
 
     def __init__(
-        self, params, lr=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.0, amsgrad=False, maximize=False
+        self, params, lr=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.0, amsgrad=False, maximize=False,
+        *, job=None, shard_state=False
     ):
         settings = dict(beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay)
-        super().__init__(params, lr, **settings, amsgrad=amsgrad, maximize=maximize)
+        super().__init__(params, lr, **settings, amsgrad=amsgrad, maximize=maximize, job=job, shard_state=shard_state)
 
 
 class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
 
     def __init__(
-        self, params, lr=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.01, amsgrad=False, maximize=False
+        self, params, lr=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.01, amsgrad=False, maximize=False,
+        *, job=None, shard_state=False
     ):
-        super().__init__(params, lr, beta1, beta2, epsilon, weight_decay, amsgrad, maximize)
+        super().__init__(
+            params, lr, beta1, beta2, epsilon, weight_decay, amsgrad, maximize, job=job, shard_state=shard_state
+        )
 
 
 class Adamax(Optimizer):
     """Adam by the largest gradient (Kingma and Ba 2015)."""
 
-    def __init__(self, params, lr=2e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.0, maximize=False):
+    def __init__(
+        self, params, lr=2e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.0, maximize=False,
+        *, job=None, shard_state=False
+    ):
         settings = dict(beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay)
-        super().__init__(params, lr, **settings, maximize=maximize)
+        super().__init__(params, lr, **settings, maximize=maximize, job=job, shard_state=shard_state)
 
 
 class NAdam(Optimizer):
@@ -213,74 +232,109 @@ class NAdam(Optimizer):
         momentum_decay=4e-3,
         decoupled=False,
         maximize=False,
+        *,
+        job=None,
+        shard_state=False,
     ):
         settings = dict(beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay)
-        super().__init__(params, lr, **settings, momentum_decay=momentum_decay, decoupled=decoupled, maximize=maximize)
+        super().__init__(
+            params, lr, **settings, momentum_decay=momentum_decay, decoupled=decoupled, maximize=maximize,
+            job=job, shard_state=shard_state
+        )
 
 
 class RAdam(Optimizer):
     """Adam whose variance is rectified in the first steps (Liu et al. 2020)."""
 
     def __init__(
-        self, params, lr=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.0, decoupled=False, maximize=False
+        self, params, lr=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.0, decoupled=False, maximize=False,
+        *, job=None, shard_state=False
     ):
         settings = dict(beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay)
-        super().__init__(params, lr, **settings, decoupled=decoupled, maximize=maximize)
+        super().__init__(
+            params, lr, **settings, decoupled=decoupled, maximize=maximize, job=job, shard_state=shard_state
+        )
 
 
 class RMSprop(Optimizer):
     """Gradients over the root of their mean square (Hinton 2012)."""
 
     def __init__(
-        self, params, lr=1e-2, alpha=0.99, epsilon=1e-8, weight_decay=0.0, momentum=0.0, centered=False, maximize=False
+        self, params, lr=1e-2, alpha=0.99, epsilon=1e-8, weight_decay=0.0, momentum=0.0, centered=False, maximize=False,
+        *, job=None, shard_state=False
     ):
         settings = dict(alpha=alpha, epsilon=epsilon, weight_decay=weight_decay, momentum=momentum)
-        super().__init__(params, lr, **settings, centered=centered, maximize=maximize)
+        super().__init__(params, lr, **settings, centered=centered, maximize=maximize, job=job, shard_state=shard_state)
 
 
 class Adagrad(Optimizer):
     """Gradients over the root of the sum of all their squares (Duchi et al. 2011)."""
 
-    def __init__(self, params, lr=1e-2, lr_decay=0.0, weight_decay=0.0, initial=0.0, epsilon=1e-10, maximize=False):
+    def __init__(
+        self, params, lr=1e-2, lr_decay=0.0, weight_decay=0.0, initial=0.0, epsilon=1e-10, maximize=False,
+        *, job=None, shard_state=False
+    ):
         settings = dict(lr_decay=lr_decay, weight_decay=weight_decay, initial=initial, epsilon=epsilon)
-        super().__init__(params, lr, **settings, maximize=maximize)
+        super().__init__(params, lr, **settings, maximize=maximize, job=job, shard_state=shard_state)
 
 
 class Adadelta(Optimizer):
     """Steps in the units of the parameters (Zeiler 2012)."""
 
-    def __init__(self, params, lr=1.0, rho=0.9, epsilon=1e-6, weight_decay=0.0, maximize=False):
-        super().__init__(params, lr, rho=rho, epsilon=epsilon, weight_decay=weight_decay, maximize=maximize)
+    def __init__(
+        self, params, lr=1.0, rho=0.9, epsilon=1e-6, weight_decay=0.0, maximize=False, *, job=None, shard_state=False
+    ):
+        super().__init__(
+            params, lr, rho=rho, epsilon=epsilon, weight_decay=weight_decay, maximize=maximize,
+            job=job, shard_state=shard_state
+        )
 
 
 class Lion(Optimizer):
     """The sign of a momentum (Chen et al. 2023)."""
 
-    def __init__(self, params, lr=1e-4, beta1=0.9, beta2=0.99, weight_decay=0.0, maximize=False):
-        super().__init__(params, lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay, maximize=maximize)
+    def __init__(
+        self, params, lr=1e-4, beta1=0.9, beta2=0.99, weight_decay=0.0, maximize=False, *, job=None, shard_state=False
+    ):
+        super().__init__(
+            params, lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay, maximize=maximize,
+            job=job, shard_state=shard_state
+        )
 
 
 class Rprop(Optimizer):
     """Step sizes by signs alone (Riedmiller and Braun 1993)."""
 
-    def __init__(self, params, lr=1e-2, eta_minus=0.5, eta_plus=1.2, step_min=1e-6, step_max=50.0, maximize=False):
+    def __init__(
+        self, params, lr=1e-2, eta_minus=0.5, eta_plus=1.2, step_min=1e-6, step_max=50.0, maximize=False,
+        *, job=None, shard_state=False
+    ):
         settings = dict(eta_minus=eta_minus, eta_plus=eta_plus, step_min=step_min, step_max=step_max)
-        super().__init__(params, lr, **settings, maximize=maximize)
+        super().__init__(params, lr, **settings, maximize=maximize, job=job, shard_state=shard_state)
 
 
 class ASGD(Optimizer):
     """SGD whose state has the average of all parameters on the way (Polyak and Juditsky 1992)."""
 
-    def __init__(self, params, lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0.0, maximize=False):
-        super().__init__(params, lr, lambd=lambd, alpha=alpha, t0=t0, weight_decay=weight_decay, maximize=maximize)
+    def __init__(
+        self, params, lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0.0, maximize=False,
+        *, job=None, shard_state=False
+    ):
+        super().__init__(
+            params, lr, lambd=lambd, alpha=alpha, t0=t0, weight_decay=weight_decay, maximize=maximize,
+            job=job, shard_state=shard_state
+        )
 
 
 class LAMB(Optimizer):
     """Adam with a rate for each parameter by its length (You et al. 2020)."""
 
-    def __init__(self, params, lr=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-6, weight_decay=0.0, maximize=False):
+    def __init__(
+        self, params, lr=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-6, weight_decay=0.0, maximize=False,
+        *, job=None, shard_state=False
+    ):
         settings = dict(beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay)
-        super().__init__(params, lr, **settings, maximize=maximize)
+        super().__init__(params, lr, **settings, maximize=maximize, job=job, shard_state=shard_state)
 
 
 class Adafactor(Optimizer):
@@ -296,17 +350,25 @@ class Adafactor(Optimizer):
         clip=1.0,
         weight_decay=0.0,
         maximize=False,
+        *,
+        job=None,
+        shard_state=False,
     ):
         settings = dict(beta2_decay=beta2_decay, epsilon1=epsilon1, epsilon2=epsilon2, clip=clip)
-        super().__init__(params, lr, **settings, weight_decay=weight_decay, maximize=maximize)
+        super().__init__(
+            params, lr, **settings, weight_decay=weight_decay, maximize=maximize, job=job, shard_state=shard_state
+        )
 
 
 class Muon(Optimizer):
     """Momentum made orthogonal, of matrices (Jordan et al. 2024)."""
 
-    def __init__(self, params, lr=1e-3, momentum=0.95, nesterov=True, epsilon=1e-7, weight_decay=0.1, maximize=False):
+    def __init__(
+        self, params, lr=1e-3, momentum=0.95, nesterov=True, epsilon=1e-7, weight_decay=0.1, maximize=False,
+        *, job=None, shard_state=False
+    ):
         settings = dict(momentum=momentum, nesterov=nesterov, epsilon=epsilon, weight_decay=weight_decay)
-        super().__init__(params, lr, **settings, maximize=maximize)
+        super().__init__(params, lr, **settings, maximize=maximize, job=job, shard_state=shard_state)
 
 
 def warmup(schedule, steps):

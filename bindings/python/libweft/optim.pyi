@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ._tensor import Parameter, Tensor
+from .job import Job
 from .nn import Module
 
 _Rate = float | Callable[[int], float]
@@ -18,6 +19,7 @@ class Optimizer:
     def rate(self) -> float: ...
     def step(self, of: Tensor | Sequence[Tensor | None] | Mapping[str, Tensor], lr: _Rate | None = ...) -> None: ...
     def state_dict(self) -> dict[str, Any]: ...
+    def whole_state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
 class SGD(Optimizer):
@@ -30,6 +32,9 @@ class SGD(Optimizer):
         nesterov: bool = ...,
         dampening: float = ...,
         maximize: bool = ...,
+        *,
+        job: Job | None = ...,
+        shard_state: bool = ...,
     ) -> None: ...
 
 class Adam(Optimizer):
@@ -43,6 +48,9 @@ class Adam(Optimizer):
         weight_decay: float = ...,
         amsgrad: bool = ...,
         maximize: bool = ...,
+        *,
+        job: Job | None = ...,
+        shard_state: bool = ...,
     ) -> None: ...
 
 class AdamW(Adam): ...
@@ -57,6 +65,9 @@ class Adamax(Optimizer):
         epsilon: float = ...,
         weight_decay: float = ...,
         maximize: bool = ...,
+        *,
+        job: Job | None = ...,
+        shard_state: bool = ...,
     ) -> None: ...
 
 class NAdam(Optimizer):
@@ -71,6 +82,9 @@ class NAdam(Optimizer):
         momentum_decay: float = ...,
         decoupled: bool = ...,
         maximize: bool = ...,
+        *,
+        job: Job | None = ...,
+        shard_state: bool = ...,
     ) -> None: ...
 
 class RAdam(Optimizer):
@@ -84,6 +98,9 @@ class RAdam(Optimizer):
         weight_decay: float = ...,
         decoupled: bool = ...,
         maximize: bool = ...,
+        *,
+        job: Job | None = ...,
+        shard_state: bool = ...,
     ) -> None: ...
 
 class RMSprop(Optimizer):
@@ -97,6 +114,9 @@ class RMSprop(Optimizer):
         momentum: float = ...,
         centered: bool = ...,
         maximize: bool = ...,
+        *,
+        job: Job | None = ...,
+        shard_state: bool = ...,
     ) -> None: ...
 
 class Adagrad(Optimizer):
@@ -109,6 +129,9 @@ class Adagrad(Optimizer):
         initial: float = ...,
         epsilon: float = ...,
         maximize: bool = ...,
+        *,
+        job: Job | None = ...,
+        shard_state: bool = ...,
     ) -> None: ...
 
 class Adadelta(Optimizer):
@@ -120,6 +143,9 @@ class Adadelta(Optimizer):
         epsilon: float = ...,
         weight_decay: float = ...,
         maximize: bool = ...,
+        *,
+        job: Job | None = ...,
+        shard_state: bool = ...,
     ) -> None: ...
 
 class Lion(Optimizer):
@@ -131,6 +157,9 @@ class Lion(Optimizer):
         beta2: float = ...,
         weight_decay: float = ...,
         maximize: bool = ...,
+        *,
+        job: Job | None = ...,
+        shard_state: bool = ...,
     ) -> None: ...
 
 class Rprop(Optimizer):
@@ -143,6 +172,9 @@ class Rprop(Optimizer):
         step_min: float = ...,
         step_max: float = ...,
         maximize: bool = ...,
+        *,
+        job: Job | None = ...,
+        shard_state: bool = ...,
     ) -> None: ...
 
 class ASGD(Optimizer):
@@ -155,6 +187,9 @@ class ASGD(Optimizer):
         t0: float = ...,
         weight_decay: float = ...,
         maximize: bool = ...,
+        *,
+        job: Job | None = ...,
+        shard_state: bool = ...,
     ) -> None: ...
 
 class LAMB(Optimizer):
@@ -167,6 +202,9 @@ class LAMB(Optimizer):
         epsilon: float = ...,
         weight_decay: float = ...,
         maximize: bool = ...,
+        *,
+        job: Job | None = ...,
+        shard_state: bool = ...,
     ) -> None: ...
 
 class Adafactor(Optimizer):
@@ -180,6 +218,9 @@ class Adafactor(Optimizer):
         clip: float = ...,
         weight_decay: float = ...,
         maximize: bool = ...,
+        *,
+        job: Job | None = ...,
+        shard_state: bool = ...,
     ) -> None: ...
 
 class Muon(Optimizer):
@@ -192,6 +233,9 @@ class Muon(Optimizer):
         epsilon: float = ...,
         weight_decay: float = ...,
         maximize: bool = ...,
+        *,
+        job: Job | None = ...,
+        shard_state: bool = ...,
     ) -> None: ...
 
 def warmup(schedule: _Rate, steps: int) -> Callable[[int], float]: ...

@@ -1,0 +1,137 @@
+"""Jobs from Python: collectives, optimizers over the processes of a job, and what cannot be. The judge is one process."""
+
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+import support
+
+import libweft as wf
+from libweft import _errors as errors
+
+MEMBER = """
+import json, os, sys
+import libweft as wf
+rank, size, identity, sharded = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4] == "1"
+job = wf.job.Job(rank=rank, size=size, identity=identity, timeout=60)
+out = {"place": [job.rank, job.size, job.local_rank, job.local_size, job.incarnation]}
+x = wf.tensor([float(rank), 1.0])
+out["sum"] = job.all_reduce(x).tolist()
+out["max"] = job.all_reduce(x, "max").tolist()
+out["gather"] = job.all_gather(x).tolist()
+out["scatter"] = job.reduce_scatter(wf.arange(4).astype("f32") + rank).tolist()
+out["to_all"] = job.all_to_all(wf.arange(size) + 10 * rank).tolist()
+out["root"] = job.broadcast(x, root=size - 1).tolist()
+out["mean"], out["total"] = [t.tolist() for t in job.reduce([x])], [t.tolist() for t in job.reduce([x], "sum")]
+job.barrier()
+
+wf.seed(3)
+model = wf.nn.Sequential(wf.nn.Linear(5, 7), wf.tanh, wf.nn.Linear(7, 3))
+data = wf.random.normal((24, 5)), wf.arange(24) % 3
+def losses(optimizer, count):
+    loader = wf.data.Loader(*data, size=12 // size, shuffle=True, seed=1, rank=rank, ranks=size, job=job)
+    out = []
+    while len(out) < count:
+        batch = loader.next()
+        if batch is None:
+            continue
+        with wf.step():
+            loss = wf.nn.cross_entropy(model(batch[0]), batch[1])
+            mean = job.reduce([loss])[0].keep()
+            optimizer.step(loss)
+        out.append(float(mean))
+    return out
+make = lambda: wf.optim.AdamW(model, lr=0.01, job=job, shard_state=sharded)
+optimizer = make()
+before = job.collectives
+out["losses"] = losses(optimizer, 6)
+out["collectives"] = job.collectives - before
+whole = optimizer.whole_state_dict()
+out["own"] = [list(t.shape) for t in optimizer.state_dict()["state"]["slots"]["m"]]
+out["whole"] = [list(t.shape) for t in whole["state"]["slots"]["m"]]
+again = make()
+again.load_state_dict(whole)
+again.load_state_dict(optimizer.state_dict())
+out["losses"] += losses(again, 6)
+out["weights"] = [p.tolist() for p in model.parameters()]
+try:
+    wf.optim.Muon([wf.ones((2, 2))], job=job, shard_state=True)
+except wf.Error as error:
+    out["muon"] = str(error)
+if sharded:
+    try:
+        wf.optim.AdamW(model).load_state_dict(optimizer.state_dict())
+    except wf.Error as error:
+        out["elsewhere"] = str(error)
+job.leave()
+print(json.dumps(out))
+"""
+
+
+def farthest(one, other):
+    return max(abs(a - b) for a, b in zip(one, other))
+
+
+class Jobs(unittest.TestCase):
+    def members(self, size, sharded):
+        environment = {**os.environ, "PYTHONPATH": support.PACKAGE}
+        identity = "python-%d-%d-%d" % (os.getpid(), size, sharded)
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-c", MEMBER, str(rank), str(size), identity, str(int(sharded))],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(size)
+        ]
+        told = [process.communicate(timeout=120) for process in processes]
+        self.assertEqual([0] * size, [process.returncode for process in processes], told)
+        return [json.loads(out) for out, _ in told]
+
+    def test_collectives_and_optimizers_of_two_processes(self):
+        kept = None
+        for sharded in (False, True):
+            first, second = self.members(2, sharded)
+            self.assertEqual([[0, 2, 0, 2, 0], [1, 2, 1, 2, 0]], [first["place"], second["place"]])
+            self.assertEqual(([1.0, 2.0], [1.0, 1.0], [0.0, 1.0, 1.0, 1.0], [1.0, 1.0]), (first["sum"], first["max"], first["gather"], first["root"]))
+            self.assertEqual([[1.0, 3.0], [5.0, 7.0]], [first["scatter"], second["scatter"]])
+            self.assertEqual([[0, 10], [1, 11]], [first["to_all"], second["to_all"]])
+            self.assertEqual(([[0.5, 1.0]], [[1.0, 2.0]]), (first["mean"], first["total"]))
+            self.assertEqual((first["losses"], first["weights"]), (second["losses"], second["weights"]))
+            self.assertLess(first["losses"][-1], first["losses"][0])
+            # A step's: the loss and the loader's question at the beginning of each epoch besides.
+            self.assertEqual(6 * (3 if sharded else 2) + 3, first["collectives"])
+            whole = [[7], [5, 7], [3], [7, 3]]
+            self.assertEqual([[4], [18], [2], [11]] if sharded else whole, first["own"])
+            self.assertEqual(whole, first["whole"])
+            if sharded:
+                self.assertIn("muon measures whole tensors; its state is not kept in parts (shard_state)", first["muon"])
+                self.assertIn("the state is the part of rank 1 of 2, and this optimizer keeps all of it; optimizer.whole_state_dict() gives", second["elsewhere"])
+                self.assertLess(farthest(kept["losses"], first["losses"]), 1e-6)
+            else:
+                kept = first
+                self.assertLess(farthest(self.members(1, False)[0]["losses"], first["losses"]), 1e-5)
+
+    def test_what_cannot_be_is_said(self):
+        with self.assertRaisesRegex(errors.InvalidArgument, "Job: rank and size go together"):
+            wf.job.Job(rank=0)
+        with self.assertRaisesRegex(errors.InvalidArgument, "Job: local_rank and local_size go together"):
+            wf.job.Job(rank=0, size=1, local_rank=0)
+        with self.assertRaisesRegex(wf.Error, "rank 2 is not below the number of processes, 2"):
+            wf.job.Job(rank=2, size=2)
+        with wf.job.Job(rank=0, size=1) as job:
+            with self.assertRaisesRegex(errors.InvalidArgument, "all_reduce: reduction is 'mean'"):
+                job.all_reduce(wf.ones(2), "mean")
+            self.assertEqual([2.0], job.reduce([wf.tensor([2.0])])[0].tolist())
+        with self.assertRaisesRegex(wf.Error, "left the job"):
+            job.barrier()
+        with self.assertRaisesRegex(wf.Error, "shard_state needs a job"):
+            wf.optim.SGD([wf.ones(3)], lr=0.1, shard_state=True)
+
+
+if __name__ == "__main__":
+    unittest.main()
