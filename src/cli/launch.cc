@@ -1,4 +1,4 @@
-// `weft launch`: starts the processes of a job on this host.
+// `weft launch`: starts the processes of a job, on this host or on others.
 #include <sched.h>
 #include <sys/random.h>
 #include <sys/wait.h>
@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "src/cli/command.h"
 #include "src/cli/ranks.h"
@@ -48,9 +50,10 @@ int UsableCores() {
 // The status of a process as a shell tells it.
 int StatusOf(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
-std::string EndText(int status) {
-  if (WIFEXITED(status)) return "ended with status " + std::to_string(WEXITSTATUS(status));
-  const int signal = WTERMSIG(status);
+std::string EndText(const LaunchEnd& end) {
+  const int code = StatusOf(end.status);
+  const int signal = WIFSIGNALED(end.status) || (end.by_shell && code > 128 && code < 128 + NSIG) ? code - 128 : 0;
+  if (signal == 0) return "ended with status " + std::to_string(code);
   return "was ended by signal " + std::to_string(signal) + " (" + strsignal(signal) + ")";
 }
 
@@ -61,6 +64,7 @@ bool IsSet(const LaunchPlan& plan, const std::string& name) {
 
 // Processes that each take all cores would wait for one another.
 void ShareCores(LaunchPlan& plan) {
+  if (!plan.hosts.empty()) return;  // each host's shell does it
   const std::string threads = std::to_string(std::max(1, UsableCores() / plan.count));
   std::string said;
   for (const std::string name : {"WEFT_THREADS", "OMP_NUM_THREADS"}) {
@@ -75,7 +79,10 @@ void ShareCores(LaunchPlan& plan) {
 }
 
 void Report(const LaunchEnd& end) {
-  std::fprintf(stderr, "weft launch: rank %d %s\n", end.first, EndText(end.status).c_str());
+  std::fprintf(stderr, "weft launch: rank %d %s\n", end.first, EndText(end).c_str());
+  if (end.by_shell && StatusOf(end.status) == 255) {
+    std::fprintf(stderr, "weft launch: 255 is ssh's own status where it does not reach a host, or loses it\n");
+  }
   if (end.last.empty()) return;
   std::fprintf(stderr, "weft launch: the last lines of rank %d:\n", end.first);
   for (const std::string& line : end.last) std::fprintf(stderr, "  %s\n", line.c_str());
@@ -99,11 +106,43 @@ int RunAll(LaunchPlan plan, int max_restarts) {
   }
 }
 
-int Execute(const Arguments& arguments) {
-  for (const std::string_view later : {"--hosts", "--tpu", "--docker"}) {
-    if (arguments.has(later))
-      return Misused(std::string(later) + " is not there yet: processes start on this host alone");
+// Where rank 0 listens unless somebody says another place; as src/distributed has it for lists of hosts.
+constexpr std::string_view kUsualPort = "29555";
+
+// Where the processes run: hosts, and what they run in there. An empty text, or what is wrong.
+std::string ReadPlaces(const Arguments& arguments, LaunchPlan& plan) {
+  const bool hosts = arguments.has("--hosts"), tpu = arguments.has("--tpu");
+  if (hosts && tpu) return "--hosts and --tpu exclude each other";
+  if (arguments.has("--docker") && arguments.has("--conda-env")) return "--docker and --conda-env exclude each other";
+  if (arguments.has("--docker-run-flag") && !arguments.has("--docker")) return "--docker-run-flag is for --docker";
+  std::vector<std::string> where;
+  for (const std::string_view flag : {"--zone", "--project"}) {
+    if (!arguments.has(flag)) continue;
+    if (!tpu) return std::string(flag) + " is for --tpu";
+    where.push_back(std::string(flag) + "=" + std::string(arguments.value(flag, "")));
   }
+  plan.room.docker = arguments.value("--docker", "");
+  plan.room.conda = arguments.value("--conda-env", "");
+  const std::vector<std::string_view> flags = arguments.values("--docker-run-flag");
+  plan.room.docker_flags.assign(flags.begin(), flags.end());
+  if (tpu) plan.room.docker_flags.insert(plan.room.docker_flags.begin(), "--privileged");  // for the devices
+  std::string why;
+  if (hosts && !HostsOf(arguments.value("--hosts", ""), &plan.hosts, &why)) return why;
+  if (tpu && !HostsOfTpu(std::string(arguments.value("--tpu", "")), where, &plan.hosts, &why)) return why;
+  if (arguments.has("--coordinator") && !hosts && !tpu) return "--coordinator is for --hosts and --tpu";
+  if (plan.hosts.empty()) {
+    if (plan.room.any()) plan.hosts.push_back({});
+    return "";
+  }
+  const std::string usual = plan.hosts[0].address + ":" + std::string(kUsualPort);
+  plan.environment.push_back("WEFT_COORDINATOR=" + std::string(arguments.value("--coordinator", usual)));
+  std::error_code gone;
+  if (plan.room.docker.empty()) plan.folder = std::filesystem::current_path(gone).string();
+  if (gone) return "the folder that processes are to run in cannot be told: " + gone.message();
+  return "";
+}
+
+int Execute(const Arguments& arguments) {
   LaunchPlan plan;
   plan.words.assign(arguments.rest.begin(), arguments.rest.end());
   if (plan.words.empty()) return Misused("which PROGRAM? it stands behind --");
@@ -115,9 +154,21 @@ int Execute(const Arguments& arguments) {
     return Misused("--max-restarts is a number from 0 on");
   if (!NumberOf(arguments.value("--grace", "10"), 0, 1 << 20, &grace)) return Misused("--grace is a number of seconds");
   plan.grace_ms = int64_t{1000} * grace;
+  if (const std::string wrong = ReadPlaces(arguments, plan); !wrong.empty()) return Misused(wrong);
+  if (plan.hosts.size() > 1) {
+    if (static_cast<size_t>(plan.count) * plan.hosts.size() > kMostRanks) {
+      return Misused("-n " + std::to_string(plan.count) + " on each of " + std::to_string(plan.hosts.size()) +
+                     " hosts are more than " + std::to_string(kMostRanks) + " processes");
+    }
+    plan.count *= static_cast<int>(plan.hosts.size());
+  }
   for (const std::string_view variable : arguments.values("--env")) {
-    if (variable.find('=') == std::string_view::npos || variable.starts_with("=")) {
+    const size_t equals = variable.find('=');
+    if (equals == std::string_view::npos || equals == 0) {
       return Misused("--env takes NAME=VALUE, not '" + std::string(variable) + "'");
+    }
+    if (!plan.hosts.empty() && !IsVariableName(variable.substr(0, equals))) {
+      return Misused("'" + std::string(variable.substr(0, equals)) + "' is no name of a variable for a shell");
     }
     plan.environment.emplace_back(variable);
   }
@@ -125,19 +176,24 @@ int Execute(const Arguments& arguments) {
   return RunAll(std::move(plan), max_restarts);
 }
 
-const Registration kLaunch(
-    {.name = "launch",
-     .summary = "starts the processes of a job on this host, and ends all of them when one fails",
-     .flags = {{"-n", "how many processes; 1 without it", "N"},
-               {"--env", "a variable for all of them; may be given again", "NAME=VALUE"},
-               {"--max-restarts", "starts all again so many times when one fails", "N"},
-               {"--grace", "seconds between SIGTERM and SIGKILL; 10 without it", "SECONDS"},
-               {"--log-dir", "a folder that is there: a file of output for each rank", "FOLDER"},
-               {"--hosts", "is not there yet", "HOSTS"},
-               {"--tpu", "is not there yet", "NAME"},
-               {"--docker", "is not there yet", "IMAGE"}},
-     .rest = "PROGRAM [ARGUMENT]...",
-     .execute = Execute});
+const Registration kLaunch({.name = "launch",
+                            .summary = "starts the processes of a job, and ends all of them when one fails",
+                            .flags = {{"-n", "how many processes, on each host; 1 without it", "N"},
+                                      {"--env", "a variable for all of them; may be given again", "NAME=VALUE"},
+                                      {"--max-restarts", "starts all again so many times when one fails", "N"},
+                                      {"--grace", "seconds between SIGTERM and SIGKILL; 10 without it", "SECONDS"},
+                                      {"--log-dir", "a folder that is there: a file of output for each rank", "FOLDER"},
+                                      {"--hosts", "h1,user@h2, by ssh; or a file with a host in each line", "HOSTS"},
+                                      {"--tpu", "the machines of a TPU, by gcloud", "NAME"},
+                                      {"--zone", "of the TPU", "ZONE"},
+                                      {"--project", "of the TPU", "PROJECT"},
+                                      {"--coordinator", "where rank 0 listens; the first host's port 29555 without it",
+                                       "HOST:PORT"},
+                                      {"--docker", "an image to run in", "IMAGE"},
+                                      {"--docker-run-flag", "for docker run; may be given again", "FLAG"},
+                                      {"--conda-env", "a conda environment to run in", "ENV"}},
+                            .rest = "PROGRAM [ARGUMENT]...",
+                            .execute = Execute});
 
 }  // namespace
 }  // namespace weft::cli

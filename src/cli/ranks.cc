@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +26,7 @@ namespace {
 constexpr size_t kKeptLines = 50;
 constexpr size_t kLongestLine = 64 << 10;
 constexpr int kNoProgram = 127;
+constexpr int64_t kHostAnswersMs = 5000;  // SIGKILL on a host, and the end of what reaches it
 
 int64_t NowMs() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -37,9 +39,10 @@ std::string HostName() {
 }
 
 // In the new process. Only what may be called between fork and exec.
-[[noreturn]] void Become(char* const* words, char** environment, int out, int err, const sigset_t& mask) {
+[[noreturn]] void Become(char* const* words, char** environment, int in, int out, int err, const sigset_t& mask) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // the launcher may be killed itself
+  if (in >= 0) dup2(in, STDIN_FILENO);
   dup2(out, STDOUT_FILENO);
   dup2(err, STDERR_FILENO);
   sigprocmask(SIG_SETMASK, &mask, nullptr);
@@ -53,7 +56,11 @@ std::string HostName() {
 
 class Launch {
  public:
-  Launch(const LaunchPlan& plan, int restart) : plan_(plan), restart_(restart), host_(HostName()) {}
+  Launch(const LaunchPlan& plan, int restart)
+      : plan_(plan),
+        restart_(restart),
+        host_(HostName()),
+        each_(plan.hosts.empty() ? plan.count : plan.count / static_cast<int>(plan.hosts.size())) {}
   ~Launch();
 
   LaunchEnd Run();
@@ -61,7 +68,12 @@ class Launch {
  private:
   bool StartAll();
   bool Start(int rank);
+  std::vector<std::string> VariablesOf(int rank) const;
   std::vector<std::string> EnvironmentOf(int rank) const;
+  bool OpenOutputs(int rank, int* out, int* err);
+  bool Fork(Rank& own, std::vector<std::string> words, std::vector<std::string> variables, int in, int out, int err);
+  bool StartOn(const LaunchHost& host, int rank, int out, int err);
+  const LaunchHost& HostOf(int rank) const { return plan_.hosts[static_cast<size_t>(rank / each_)]; }
   void Step();
   void TakeSignals();
   void Collect();
@@ -73,12 +85,14 @@ class Launch {
   const LaunchPlan& plan_;
   const int restart_;
   const std::string host_;
+  const int each_;  // processes of a host
   sigset_t before_ = {};
   int signals_ = -1;
   std::vector<Rank> ranks_;
   std::vector<std::unique_ptr<Output>> outputs_;
   std::vector<std::FILE*> logs_;
-  int64_t kill_at_ms_ = -1;  // -1: nobody is to end
+  int64_t kill_at_ms_ = -1;         // -1: nobody is to end
+  int64_t give_up_ms_ = INT64_MAX;  // then a host that does not answer is left to itself
   LaunchEnd end_;
 };
 
@@ -98,14 +112,19 @@ Launch::~Launch() {
   }
 }
 
-std::vector<std::string> Launch::EnvironmentOf(int rank) const {
+std::vector<std::string> Launch::VariablesOf(int rank) const {
   std::vector<std::string> own = plan_.environment;
-  const std::string count = std::to_string(plan_.count), number = std::to_string(rank);
   for (const std::string& text :
-       {"WEFT_RANK=" + number, "WEFT_WORLD_SIZE=" + count, "WEFT_LOCAL_RANK=" + number, "WEFT_LOCAL_SIZE=" + count,
+       {"WEFT_RANK=" + std::to_string(rank), "WEFT_WORLD_SIZE=" + std::to_string(plan_.count),
+        "WEFT_LOCAL_RANK=" + std::to_string(rank % each_), "WEFT_LOCAL_SIZE=" + std::to_string(each_),
         "WEFT_RESTART=" + std::to_string(restart_), "WEFT_JOB=" + plan_.job}) {
     own.push_back(text);
   }
+  return own;
+}
+
+std::vector<std::string> Launch::EnvironmentOf(int rank) const {
+  std::vector<std::string> own = VariablesOf(rank);
   const auto name_of = [](std::string_view text) { return text.substr(0, text.find('=')); };
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string_view name = name_of(*variable);
@@ -115,13 +134,13 @@ std::vector<std::string> Launch::EnvironmentOf(int rank) const {
   return own;
 }
 
-bool Launch::Start(int rank) {
+// The pipes and the log of a rank; its own ends are given, also where there is a problem.
+bool Launch::OpenOutputs(int rank, int* out_end, int* err_end) {
   int out[2] = {-1, -1}, err[2] = {-1, -1};
   if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0) {
     end_.problem = std::string("no pipe can be made: ") + std::strerror(errno);
-    for (const int fd : {out[0], out[1]}) {
-      if (fd >= 0) close(fd);
-    }
+    if (out[0] >= 0) close(out[0]);
+    *out_end = out[1];
     return false;
   }
   std::FILE* log = nullptr;
@@ -131,31 +150,68 @@ bool Launch::Start(int rank) {
     if (log == nullptr) end_.problem = path + ": " + std::strerror(errno);
     if (log != nullptr) logs_.push_back(log);
   }
-  const std::string prefix = "[" + std::to_string(rank) + " " + host_ + "] ";
-  Rank& own = ranks_[static_cast<size_t>(rank)];
+  const std::string host = plan_.hosts.empty() || HostOf(rank).name.empty() ? host_ : HostOf(rank).name;
+  const std::string prefix = "[" + std::to_string(rank) + " " + host + "] ";
   for (const auto& [from, to] : {std::pair(out[0], stdout), std::pair(err[0], stderr)}) {
     fcntl(from, F_SETFL, O_NONBLOCK);
     outputs_.push_back(std::make_unique<Output>(from, to, log, prefix));
-    own.outputs.push_back(outputs_.back().get());
+    ranks_[static_cast<size_t>(rank)].outputs.push_back(outputs_.back().get());
   }
-  if (!end_.problem.empty()) {
-    close(out[1]);
-    close(err[1]);
-    return false;
-  }
-  std::vector<std::string> words = plan_.words, variables = EnvironmentOf(rank);
+  *out_end = out[1];
+  *err_end = err[1];
+  return end_.problem.empty();
+}
+
+bool Launch::Fork(Rank& own, std::vector<std::string> words, std::vector<std::string> variables, int in, int out,
+                  int err) {
   std::vector<char*> word_list, variable_list;
   for (std::string& word : words) word_list.push_back(word.data());
   for (std::string& variable : variables) variable_list.push_back(variable.data());
   word_list.push_back(nullptr);
   variable_list.push_back(nullptr);
   own.pid = fork();
-  if (own.pid == 0) Become(word_list.data(), variable_list.data(), out[1], err[1], before_);
+  if (own.pid == 0) Become(word_list.data(), variable_list.data(), in, out, err, before_);
   if (own.pid < 0) end_.problem = std::string("no process can be made: ") + std::strerror(errno);
   if (own.pid > 0) setpgid(own.pid, own.pid);  // as the child does: whoever is first
-  close(out[1]);
-  close(err[1]);
   return own.pid > 0;
+}
+
+bool Launch::StartOn(const LaunchHost& host, int rank, int out, int err) {
+  int ends[2] = {-1, -1};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    end_.problem = std::string("no socket can be made: ") + std::strerror(errno);
+    return false;
+  }
+  Rank& own = ranks_[static_cast<size_t>(rank)];
+  own.orders = std::make_unique<Orders>(ends[0]);
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) variables.emplace_back(*variable);
+  const std::string end = "#" + plan_.job;
+  const bool started = Fork(own, ShellOn(host, end), std::move(variables), ends[1], out, err);
+  close(ends[1]);
+  own.orders->Give(ScriptOf({.words = plan_.words,
+                             .variables = VariablesOf(rank),
+                             .folder = plan_.folder,
+                             .room = plan_.room,
+                             .name = "weft-" + plan_.job + "-" + std::to_string(rank) + "-" + std::to_string(restart_),
+                             .count = each_,
+                             .grace_ms = plan_.grace_ms},
+                            end));
+  return started;
+}
+
+bool Launch::Start(int rank) {
+  int out = -1, err = -1;
+  bool started = OpenOutputs(rank, &out, &err);
+  if (started && plan_.hosts.empty()) {
+    started = Fork(ranks_[static_cast<size_t>(rank)], plan_.words, EnvironmentOf(rank), -1, out, err);
+  } else if (started) {
+    started = StartOn(HostOf(rank), rank, out, err);
+  }
+  for (const int end : {out, err}) {
+    if (end >= 0) close(end);
+  }
+  return started;
 }
 
 bool Launch::StartAll() {
@@ -178,14 +234,18 @@ bool Launch::StartAll() {
 }
 
 void Launch::SignalAll(int signal) {
+  const char* const order = signal == SIGTERM ? "TERM\n" : signal == SIGCONT ? "CONT\n" : "KILL\n";
   for (const Rank& rank : ranks_) {
-    if (!rank.ended) kill(-rank.pid, signal);
+    if (rank.ended) continue;
+    if (rank.orders != nullptr) rank.orders->Give(order);
+    if (rank.orders == nullptr || NowMs() >= give_up_ms_) kill(-rank.pid, signal);
   }
 }
 
 void Launch::EndOthers() {
   if (kill_at_ms_ >= 0) return;
   kill_at_ms_ = NowMs() + plan_.grace_ms;
+  give_up_ms_ = kill_at_ms_ + kHostAnswersMs;
   SignalAll(SIGTERM);
   SignalAll(SIGCONT);  // one that is stopped ends, too
 }
@@ -213,6 +273,7 @@ void Launch::Collect() {
     if (rank.status == 0 || end_.first >= 0 || kill_at_ms_ >= 0) continue;
     end_.first = static_cast<int>(i);
     end_.status = rank.status;
+    end_.by_shell = rank.orders != nullptr;
     EndOthers();
   }
 }
@@ -220,11 +281,15 @@ void Launch::Collect() {
 void Launch::Step() {
   std::vector<pollfd> watched = {{signals_, POLLIN, 0}};
   for (const auto& output : outputs_) watched.push_back({output->from(), POLLIN, 0});  // -1 is ignored
+  for (const Rank& rank : ranks_) {
+    if (rank.orders != nullptr && rank.orders->waits()) watched.push_back({rank.orders->to(), POLLOUT, 0});
+  }
   int timeout = 1000;
   if (kill_at_ms_ >= 0) timeout = static_cast<int>(std::clamp<int64_t>(kill_at_ms_ - NowMs(), 10, 1000));
   poll(watched.data(), watched.size(), timeout);
   for (Rank& rank : ranks_) {
     for (Output* output : rank.outputs) output->Read(&rank.last);
+    if (rank.orders != nullptr) rank.orders->Give("");
   }
   TakeSignals();
   Collect();
@@ -250,6 +315,19 @@ LaunchEnd Launch::Run() {
 }
 
 }  // namespace
+
+Orders::~Orders() { close(to_); }
+
+void Orders::Give(std::string_view text) {
+  text_ += text;
+  while (!text_.empty()) {
+    const ssize_t sent = send(to_, text_.data(), text_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (sent < 0) text_.clear();  // nobody reads any more
+    if (sent > 0) text_.erase(0, static_cast<size_t>(sent));
+  }
+}
 
 Output::Output(int from, std::FILE* to, std::FILE* log, std::string prefix)
     : from_(from), to_(to), log_(log), prefix_(std::move(prefix)) {}

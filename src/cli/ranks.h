@@ -6,8 +6,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <deque>
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "src/cli/hosts.h"
 
 namespace weft::cli {
 
@@ -33,16 +36,36 @@ class Output {
   std::string rest_;  // of a line
 };
 
+// Text that a shell on a host is still to read: the script, and signals by name.
+class Orders {
+ public:
+  explicit Orders(int to) : to_(to) {}
+  ~Orders();
+  Orders(const Orders&) = delete;
+
+  int to() const { return to_; }
+  bool waits() const { return !text_.empty(); }  // for room
+  void Give(std::string_view text);
+
+ private:
+  const int to_;
+  std::string text_;
+};
+
 struct Rank {
-  pid_t pid = -1;
+  pid_t pid = -1;  // of the process, or of what reaches its host
   bool ended = false;
   int status = 0;  // as waitpid gives it
   std::vector<Output*> outputs;
-  std::deque<std::string> last;  // lines
+  std::unique_ptr<Orders> orders;  // null: a process of the launcher's own
+  std::deque<std::string> last;    // lines
 };
 
 struct LaunchPlan {
-  int count = 1;
+  int count = 1;                         // of all processes
+  std::vector<LaunchHost> hosts;         // each gets equally many, by a shell; empty: the launcher starts them itself
+  LaunchRoom room;                       // with hosts
+  std::string folder;                    // to run in on hosts
   std::vector<std::string> words;        // the program and its arguments
   std::vector<std::string> environment;  // NAME=VALUE of every rank, besides the launcher's own
   std::string job;
@@ -53,6 +76,7 @@ struct LaunchPlan {
 struct LaunchEnd {
   int first = -1;                 // the rank that failed first; -1: none
   int status = 0;                 // its, or 0
+  bool by_shell = false;          // the status is a shell's, which says signals as 128 and more
   int signal = 0;                 // that the launcher got
   std::string problem;            // why nothing could be started
   std::vector<std::string> last;  // lines of the first
@@ -60,7 +84,7 @@ struct LaunchEnd {
 
 // Starts `count` processes, each the leader of a process group, passes on what they write, and returns when all have ended. When one
 // fails, or the launcher gets SIGINT, SIGTERM or SIGHUP, the groups of the others get SIGTERM and, after the grace, SIGKILL. Nothing
-// that they started stays in their groups.
+// that they started stays in their groups. On hosts the shells there do it.
 LaunchEnd RunRanks(const LaunchPlan& plan, int restart);
 
 }  // namespace weft::cli

@@ -1,84 +1,16 @@
 """`weft launch`: what ranks say and how they end, that nothing stays behind, and jobs of several processes through the C API."""
 import os
 import pathlib
-import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
-SOURCE = pathlib.Path(os.environ["WEFT_SOURCE"])
-PROGRAM = pathlib.Path(os.environ["WEFT_BUILD"]) / "bin" / "weft"
-CLEAN = {k: v for k, v in os.environ.items() if not re.match(r"WEFT_(?!LIB)|RANK$|WORLD_SIZE$|LOCAL_RANK$|OMPI_|PMI_|SLURM_|OMP_NUM", k)}
-
-# A program of the C ABI: joins the job and runs what `act` says.
-JOB = """
-import ctypes as c, os, sys, time
-sys.path.insert(0, %r)
-import weft_ffi as w
-LIB = w.load(os.environ["WEFT_LIB"])
-job, info, ctx = w.weft_job(), w.weft_job_info(), w.weft_context()
-def check(error):
-    w.check(LIB, error)
-def join(**fields):
-    options = w.weft_job_options()
-    LIB.weft_job_options_init(c.byref(options), c.sizeof(options))
-    for name, value in fields.items():
-        setattr(options, name, value)
-    check(LIB.weft_job_join(c.byref(options), c.byref(job)))
-    LIB.weft_job_info_init(c.byref(info), c.sizeof(info))
-    check(LIB.weft_job_read_info(job, c.byref(info)))
-def tensor(values, dtype=None):
-    data, out = (c.c_float * len(values))(*values), w.weft_tensor()
-    check(LIB.weft_tensor_from_host(ctx, None, w.WEFT_F32, (c.c_int64 * 1)(len(values)), 1, data, c.sizeof(data), c.byref(out)))
-    return out
-def values(t, count):
-    data = (c.c_float * count)()
-    check(LIB.weft_tensor_to_host(t, data, c.sizeof(data)))
-    return list(data)
-def through(function, *arguments):
-    out = w.weft_tensor()
-    check(function(job, *arguments, c.byref(out)))
-    return out
-try:
-    check(LIB.weft_context_create(None, c.byref(ctx)))
-    join(timeout_ms=int(os.environ.get("TIMEOUT_MS", "60000")))
-%%s
-except Exception as error:
-    print("ERROR", error, flush=True)
-    sys.exit(3)
-""" % str(pathlib.Path(os.environ["WEFT_BUILD"]) / "generated" / "bindings" / "ffi" / "python")
+from launched import CLEAN, PROGRAM, Launched
 
 
-class Launch(unittest.TestCase):
-    def setUp(self):
-        work = tempfile.TemporaryDirectory()
-        self.addCleanup(work.cleanup)
-        self.work = pathlib.Path(work.name)
-
-    def launch(self, *words, status=0, **variables):
-        done = subprocess.run([PROGRAM, "launch", *map(str, words)], capture_output=True, text=True, timeout=120, cwd=self.work,
-                              env=dict(CLEAN, XDG_CACHE_HOME=str(self.work), **variables))
-        self.assertEqual(status, done.returncode, done.stdout + done.stderr)
-        return done.stdout, done.stderr
-
-    def python(self, count, text, *flags, **more):
-        return self.launch("-n", count, *flags, "--", sys.executable, "-u", "-c", text, **more)
-
-    def job(self, count, act, *flags, **more):
-        text = JOB % "".join(f"    {line}\n" for line in act.strip().splitlines())
-        return self.python(count, text, *flags, **more)
-
-    def lines(self, out):
-        """Of each rank, without what stands before them."""
-        ranks = {}
-        for line in out.splitlines():
-            rank, text = re.fullmatch(r"\[(\d+) [^\]]+\] (.*)", line).groups()
-            ranks.setdefault(int(rank), []).append(text)
-        return ranks
-
+class Launch(Launched):
     def test_ranks_know_who_they_are_and_lines_say_whose_they_are(self):
         out, err = self.python(3, "import os, sys; print(os.environ['WEFT_RANK'], os.environ['WEFT_WORLD_SIZE'], os.environ['A']);"
                                "print('to stderr', file=sys.stderr)", "--env", "A=b=c")
@@ -145,12 +77,6 @@ class Launch(unittest.TestCase):
             time.sleep(0.05)
         self.assertFalse(any(self.runs(pid) for pid in pids))
 
-    def runs(self, pid):
-        try:
-            return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-        except OSError:
-            return False
-
     def test_all_start_again(self):
         text = "import os, time\nprint('try', os.environ['WEFT_RESTART'])\nif os.environ['WEFT_RESTART'] == '0': raise SystemExit(5)"
         out, err = self.python(2, text, "--max-restarts", 2)
@@ -166,8 +92,7 @@ class Launch(unittest.TestCase):
 
     def test_misuse_is_said(self):
         for words, text in ((("-n", "0", "--", "x"), "-n is a number of processes, from 1 to 1024"), (("-n", "2"), "which PROGRAM? it stands behind --"),
-                            (("--env", "A", "--", "x"), "--env takes NAME=VALUE, not 'A'"), (("--hosts", "a,b", "--", "x"), "--hosts is not there yet"),
-                            (("--tpu", "t", "--", "x"), "--tpu is not there yet"), (("--grace", "x", "--", "x"), "--grace is a number of seconds")):
+                            (("--env", "A", "--", "x"), "--env takes NAME=VALUE, not 'A'"), (("--grace", "x", "--", "x"), "--grace is a number of seconds")):
             self.assertIn(text, self.launch(*words, status=2)[1])
         self.assertIn("/no/such: No such file or directory", self.launch("--", "/no/such", status=127)[1])
 
