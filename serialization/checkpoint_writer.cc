@@ -71,8 +71,9 @@ class Writer {
   absl::Status WriteTensor(uint32_t id);
   absl::Status AddToPack(uint32_t id);
   absl::Status WriteData(uint32_t id);
-  bool in_parts() const { return options_.compress || base_ != nullptr; }
+  bool in_parts() const { return options_.compress || base_ != nullptr || options_.elsewhere != nullptr; }
   absl::Status WriteParts(uint32_t id);
+  absl::Status WritePartsFrame(uint32_t id, const PartsRecord& record);
   absl::StatusOr<PartPlace> WritePart(const PartsRecord& parts, std::span<const std::byte> piece);
   absl::Status WritePack();
   IndexRecord Entry(uint32_t id) const;
@@ -307,6 +308,16 @@ absl::StatusOr<PartPlace> Writer::WritePart(const PartsRecord& parts, std::span<
 absl::Status Writer::WriteParts(uint32_t id) {
   PartsRecord record{.tensor = Describe(id), .parts = {}, .sums = {}};
   const uint64_t bytes = record.tensor.bytes, each = SumBytes(bytes);
+  if (options_.elsewhere != nullptr) {
+    for (const PartPlace& place : options_.elsewhere->Find(ids()[id])) {
+      record.parts.push_back(place);
+      record.sums.push_back(place.sum);
+    }
+    if (!record.parts.empty()) {
+      WEFT_RETURN_IF_ERROR(Progress(bytes));
+      return WritePartsFrame(id, record);
+    }
+  }
   WEFT_RETURN_IF_ERROR(piece_.Ensure(std::max(kPieceBytes, each)));
   const std::optional<uint32_t> theirs = base_ != nullptr ? base_->Find(NameOf(id), record.tensor) : std::nullopt;
   for (uint64_t offset = 0; offset < bytes; offset += each) {
@@ -323,6 +334,10 @@ absl::Status Writer::WriteParts(uint32_t id) {
     record.parts.push_back(*place);
     WEFT_RETURN_IF_ERROR(Progress(piece.size()));
   }
+  return WritePartsFrame(id, record);
+}
+
+absl::Status Writer::WritePartsFrame(uint32_t id, const PartsRecord& record) {
   Message message;
   WEFT_RETURN_IF_ERROR(EncodeParts(record, &message));
   const uint64_t at = out_.position();
@@ -377,7 +392,7 @@ absl::Status Writer::Run() {
   Prologue prologue;
   prologue.uuid = uuid_;
   if (in_parts()) prologue.required |= kFeatureParts;
-  if (base_ != nullptr) prologue.required |= kFeatureBases;
+  if (base_ != nullptr || options_.elsewhere != nullptr) prologue.required |= kFeatureBases;
   std::byte raw[kPrologueBytes];
   EncodePrologue(prologue, raw);
   WEFT_RETURN_IF_ERROR(out_.Append(raw));
@@ -410,6 +425,7 @@ absl::Status Writer::Run() {
   WEFT_RETURN_IF_ERROR(WriteIndex(&footer));
   footer.root_hash = root_.Value();
   if (base_ != nullptr) footer.bases = base_->records();
+  if (options_.elsewhere != nullptr) footer.bases = options_.elsewhere->files();
 
   Trailer trailer;
   trailer.footer_offset = out_.position();
@@ -468,7 +484,8 @@ absl::Status SaveCheckpoint(FilePlace place, const Tree& tree, TensorSource& sou
       total += StoredBytes(options.held.Of(leaf.dtype), leaf.dims).value_or(0);
     }
     // Bytes that need not reach the disk go no further than the page cache.
-    const bool direct = options.durability == Durability::kPower && total >= kDirectFrom;
+    const bool direct =
+        options.durability == Durability::kPower && total >= kDirectFrom && options.elsewhere == nullptr;
     std::optional<BaseFile> base;
     if (!options.base.empty()) {
       WEFT_ASSIGN_OR_RETURN(base, BaseFile::Open(place, options.base));
@@ -487,7 +504,7 @@ absl::Status SaveCheckpoint(FilePlace place, const Tree& tree, TensorSource& sou
     const absl::Status written = [&]() -> absl::Status {
       Writer writer(&*writing->out, tree, source, options, stats, base.has_value() ? &*base : nullptr);
       WEFT_RETURN_IF_ERROR(writer.Plan());
-      if (total >= kDirectFrom && !base.has_value())
+      if (total >= kDirectFrom && !base.has_value() && options.elsewhere == nullptr)
         WEFT_RETURN_IF_ERROR(Reserve(file.file(), writer.estimated_file_bytes()));
       return writer.Run();
     }();

@@ -30,6 +30,18 @@ class TensorSource {
   virtual absl::Status Read(uint32_t tensor, uint64_t offset, std::span<std::byte> out) = 0;
 };
 
+// Tensors whose bytes stand in other files already (checkpoint_shards.h).
+struct BaseRecord;
+struct PartPlace;
+class PlacedElsewhere {
+ public:
+  virtual ~PlacedElsewhere() = default;
+  virtual const std::vector<BaseRecord>& files() const = 0;
+  // All parts of leaf `tensor` in order, none of them compressed, `file` being a number of files() and 1; none: it is written here. Of
+  // tensors of at least kLargePayload bytes.
+  virtual std::span<const PartPlace> Find(uint32_t tensor) const = 0;
+};
+
 struct SaveOptions {
   FileSystem* fs = nullptr;  // nullptr: PosixFileSystem()
   Durability durability = Durability::kPower;
@@ -39,10 +51,11 @@ struct SaveOptions {
   std::vector<std::pair<std::string, std::string>> user;  // in order; at most 1 MiB together
   // Called after every 4 MiB or tensor with payload bytes done and in total; an error stops the save and comes back from it.
   std::function<absl::Status(uint64_t done, uint64_t total)> progress;
-  bool compress = false;       // parts of 4 MiB, where that saves an eighth
-  std::string base;            // a name beside the file: what is equal there is not written again; empty: none
-  WaitForDisk wait;            // for blocks and for the last sync
-  bool writes_itself = false;  // a stream: by the thread that saves, and none beside it
+  bool compress = false;  // parts of 4 MiB, where that saves an eighth
+  std::string base;       // a name beside the file: what is equal there is not written again; empty: none
+  const PlacedElsewhere* elsewhere = nullptr;  // null: all is written here, or taken from the base
+  WaitForDisk wait;                            // for blocks and for the last sync
+  bool writes_itself = false;                  // a stream: by the thread that saves, and none beside it
 };
 
 struct SaveStats {

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -104,6 +105,10 @@ class Tree {
   absl::Status CheckAliases() const;
   // Gives a tensor leaf another type.
   void Retype(uint32_t leaf, DType dtype) { Own().tensors[leaf].dtype = dtype; }
+  // Gives it other dimensions.
+  void Resize(uint32_t leaf, Dims dims) { Own().tensors[leaf].dims = std::move(dims); }
+  // Gives a node that is a whole number another one.
+  void SetInt64(NodeId id, int64_t value) { Own().nodes[id].int64 = value; }
   // Room for so many nodes, if the caller knows.
   void Reserve(size_t nodes);
   // Removes the newest nodes, from `first` on.

@@ -269,7 +269,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_clip_by_global_norm(weft_context* ctx, w
     double max_norm, weft_tensor** out_grads, weft_tensor** out_norm) WEFT_NOEXCEPT;
 
 /* The state as a tree to be saved: kind, step, and one list of tensors per slot. Shares the tensors. With shard_state
- * the tensors are this process's parts, each in one dimension, and rank and ranks say which.
+ * the tensors are this process's parts, each in one dimension, rank and ranks say which, and shapes those of the
+ * parameters.
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: exclusive: optimizer. Since 1.0.
  */

@@ -5,6 +5,7 @@
 #define WEFT_JOB_H
 
 #include "weft_tensor.h"
+#include "weft_checkpoint.h"
 
 #if defined(__cplusplus)
 extern "C" {
@@ -53,6 +54,17 @@ typedef struct weft_job_reduce_options {
 } weft_job_reduce_options;
 #define WEFT_JOB_REDUCE_OPTIONS_INIT {sizeof(weft_job_reduce_options), NULL, 0, 0}
 WEFT_API void weft_job_reduce_options_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* How weft_checkpoint_save_job writes. Since 1.2. */
+typedef struct weft_job_save_options {
+  size_t struct_size;
+  const void* next; /* NULL */
+  const weft_checkpoint_options* file; /* metadata, step and durable; the others are UNIMPLEMENTED here */
+  int32_t master_only; /* rank 0 writes one file with everything, which then passes through its memory */
+  int32_t reserved;
+} weft_job_save_options;
+#define WEFT_JOB_SAVE_OPTIONS_INIT {sizeof(weft_job_save_options), NULL, NULL, 0, 0}
+WEFT_API void weft_job_save_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Who this process is in its job. Since 1.2. */
 typedef struct weft_job_info {
@@ -159,6 +171,22 @@ WEFT_API WEFT_MUST_USE weft_error* weft_job_all_to_all(weft_job* job, weft_tenso
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_job_broadcast(weft_job* job, weft_tensor* input, int32_t root,
     weft_tensor** out) WEFT_NOEXCEPT;
+
+/* A checkpoint that all processes of a job write together into one folder, which all of them see. Every process calls
+ * it with a tree of the same tensors. Each writes about 1 / size of the bytes to a shard beside `path`, and rank 0 then
+ * the file of that name, which has the tree, small tensors, and where the others' parts are: it appears when all is
+ * there, and until then an older checkpoint of that name stays with its shards. What goes wrong for one is the error of
+ * all, and leaves the older one. It is read as any other checkpoint, by any number of processes, and each tensor or box
+ * from the shards that have it. An optimizer's state in parts (shard_state), as weft_optimizer_state gives it, becomes
+ * a whole one, of which each process writes its part. Numbers and texts of the tree are those of rank 0. Blocks until
+ * the disk has it; read what was recorded before with collectives.
+ *   path: path_length bytes
+ *   options: may be NULL
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, DEADLINE_EXCEEDED,
+ * UNAVAILABLE, UNIMPLEMENTED, CANCELLED, any. Threads: any. May block. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_save_job(weft_context* ctx, weft_job* job, const char* path,
+    size_t path_length, weft_tree* tree, const weft_job_save_options* options) WEFT_NOEXCEPT;
 
 /* Waits until all processes have come here, and leaves the job: who leaves early is no failure of the others. Whatever
  * it returns, later calls of this job give WEFT_FAILED_PRECONDITION. A process that releases its job without leaving,

@@ -1,5 +1,6 @@
 // weft_optimizer_state, weft_optimizer_whole_state, weft_optimizer_load: an optimizer's state as a tree.
 #include "src/c_api/optimizer_object.h"
+#include "src/c_api/optimizer_parts.h"
 #include "src/c_api/tree_object.h"
 #include "src/ops/build.h"
 #include "src/ops/registry.h"
@@ -8,7 +9,7 @@
 namespace weft::c_api {
 namespace {
 
-constexpr std::string_view kRank = "rank", kRanks = "ranks";  // whose part it is, of how many
+using namespace state_keys;  // NOLINT(google-build-using-namespace)
 
 // A child of a dict, or NOT_FOUND that says what the state lacks.
 absl::StatusOr<Tree::NodeId> Child(const TensorTree& tree, Tree::NodeId node, std::string_view key) {
@@ -36,8 +37,14 @@ absl::Status StateOf(const lazy::Optimizer& object, bool parts, const Slot& slot
   if (parts) {
     WEFT_RETURN_IF_ERROR(add(kRank, Tree::Int64(object.parts()->rank())));
     WEFT_RETURN_IF_ERROR(add(kRanks, Tree::Int64(object.parts()->count())));
+    WEFT_ASSIGN_OR_RETURN(const Tree::NodeId shapes, tree.tree.Add(Tree::root(), kShapes, Tree::List()));
+    for (const Ref<lazy::Tensor>& parameter : object.parameters()) {
+      WEFT_ASSIGN_OR_RETURN(const Tree::NodeId shape, tree.tree.Append(shapes, Tree::List()));
+      for (const int64_t dim : parameter->dims())
+        WEFT_RETURN_IF_ERROR(tree.tree.Append(shape, Tree::Int64(dim)).status());
+    }
   }
-  WEFT_ASSIGN_OR_RETURN(Tree::NodeId slots, tree.tree.Add(Tree::root(), "slots", Tree::Dict()));
+  WEFT_ASSIGN_OR_RETURN(Tree::NodeId slots, tree.tree.Add(Tree::root(), kSlots, Tree::Dict()));
   for (size_t name = 0; name < object.slot_names().size(); ++name) {
     WEFT_ASSIGN_OR_RETURN(Tree::NodeId list, tree.tree.Add(slots, object.slot_names()[name], Tree::List()));
     for (size_t i = 0; i < object.parameters().size(); ++i) {
@@ -59,6 +66,7 @@ absl::StatusOr<bool> IsPart(const lazy::Optimizer& object, const TensorTree& fro
     WEFT_RETURN_IF_ERROR(CheckNumber(key, from.tree.node(at)));
     numbers[i] = from.tree.node(at).int64;
   }
+  if (numbers[1] == 1) return false;  // a job has put it together
   const lazy::StateParts* const own = object.parts();
   if (own != nullptr && own->rank() == numbers[0] && own->count() == numbers[1]) return true;
   return UserError(
@@ -108,7 +116,7 @@ absl::Status Load(lazy::Optimizer& object, const TensorTree& from, Tree::NodeId 
   WEFT_RETURN_IF_ERROR(from.Node(node).status());
   WEFT_ASSIGN_OR_RETURN(Tree::NodeId kind, Child(from, node, "kind"));
   WEFT_ASSIGN_OR_RETURN(Tree::NodeId step, Child(from, node, "step"));
-  WEFT_ASSIGN_OR_RETURN(Tree::NodeId slots, Child(from, node, "slots"));
+  WEFT_ASSIGN_OR_RETURN(Tree::NodeId slots, Child(from, node, kSlots));
   const Tree::Node& steps = from.tree.node(step);
   WEFT_RETURN_IF_ERROR(CheckNumber("step", steps));
   if (from.tree.node(kind).text != object.rule().name) {

@@ -44,6 +44,14 @@ void train(const weft::context& ctx, const weft::job& job, bool shards) {
   CHECK(whole["slots.m.0"].as<weft::tensor>().size() == 5);
   const weft::optimizer other = weft::adam({w}), sgd = weft::sgd({w}, {.momentum = 0.5, .job = job, .shard_state = shards});
   other.load(whole);
+  weft::tree tree;
+  tree.add("adam", adam.state()).add("w", w);
+  const std::string path = "jobs-" + std::to_string(shards) + ".weft";
+  job.save(ctx, path, tree, {.step = 3});
+  const weft::tree back = weft::tree::load(ctx, path);
+  CHECK(back["w"].as<weft::tensor>().to_vector<double>() == have);
+  other.load(back["adam"]);
+  job.barrier();
   sgd.step({w}, 0.0);
   if (!shards) return;
   const auto refused = other.try_load(adam.state());

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import support
@@ -55,6 +56,19 @@ again = make()
 again.load_state_dict(whole)
 again.load_state_dict(optimizer.state_dict())
 out["losses"] += losses(again, 6)
+again.step(wf.nn.cross_entropy(model(data[0]), data[1]))
+wf.sync()
+for master_only in (False, True):
+    path = sys.argv[5] + "/run-%d.weft" % master_only
+    job.save(path, {"model": model, "optimizer": again, "big": wf.arange(1 << 20)}, step=7, metadata={"by": "all"}, master_only=master_only)
+    back = wf.load(path)
+    assert back["big"].tolist()[-2:] == [(1 << 20) - 2, (1 << 20) - 1]
+    alone = wf.optim.AdamW(model)
+    alone.load_state_dict(back["optimizer"])
+    make().load_state_dict(back["optimizer"])
+    for one, other in zip(alone.state_dict()["state"]["slots"]["v"], again.whole_state_dict()["state"]["slots"]["v"]):
+        assert one.tolist() == other.tolist()
+    job.barrier()
 out["weights"] = [p.tolist() for p in model.parameters()]
 try:
     wf.optim.Muon([wf.ones((2, 2))], job=job, shard_state=True)
@@ -77,10 +91,12 @@ def farthest(one, other):
 class Jobs(unittest.TestCase):
     def members(self, size, sharded):
         environment = {**os.environ, "PYTHONPATH": support.PACKAGE}
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
         identity = "python-%d-%d-%d" % (os.getpid(), size, sharded)
         processes = [
             subprocess.Popen(
-                [sys.executable, "-c", MEMBER, str(rank), str(size), identity, str(int(sharded))],
+                [sys.executable, "-c", MEMBER, str(rank), str(size), identity, str(int(sharded)), folder.name],
                 env=environment,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -159,7 +159,9 @@ class tree : public tree_node {
 
  private:
   explicit tree(tree_node root) noexcept : tree_node(std::move(root)) {}
-  weft_error* written(const context& ctx, std::string_view path, const save_options& options, weft_event** out) const {
+  friend class job;
+  template <class Call>
+  static weft_error* with_options(const save_options& options, Call call) {
     weft_checkpoint_options o{};
     o.struct_size = sizeof o;
     detail::elements<weft_setting> metadata;
@@ -169,7 +171,12 @@ class tree : public tree_node {
     o.metadata_count = metadata.size();
     o.step = options.step;
     o.durable = options.durable ? 0 : -1;
-    return weft_checkpoint_save(ctx.get(), path.data(), path.size(), tree_.get(), &o, out);
+    return call(o);
+  }
+  weft_error* written(const context& ctx, std::string_view path, const save_options& options, weft_event** out) const {
+    return with_options(options, [&](const weft_checkpoint_options& o) {
+      return weft_checkpoint_save(ctx.get(), path.data(), path.size(), tree_.get(), &o, out);
+    });
   }
 };
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint.hpp"
 #include "results.hpp"
 #include "tensor.hpp"
 
@@ -79,6 +80,22 @@ class job : public detail::handle<weft_job, weft_job_retain, weft_job_release> {
   [[nodiscard]] result<void> try_barrier() const { return result<void>(weft_job_barrier(get())); }
   /* Waits until all processes have come here. Since 1.2. */
   void barrier() const { detail::must(try_barrier()); }
+  [[nodiscard]] result<void> try_save(const context& ctx, std::string_view path, const tree& what,
+                                      const save_options& options = {}, bool master_only = false) const {
+    return result<void>(tree::with_options(options, [&](const weft_checkpoint_options& file) {
+      weft_job_save_options o{};
+      o.struct_size = sizeof o;
+      o.file = &file;
+      o.master_only = master_only ? 1 : 0;
+      return weft_checkpoint_save_job(ctx.get(), get(), path.data(), path.size(), what.get(), &o);
+    }));
+  }
+  /* A checkpoint that all processes write together, each a shard beside the path; tree::load reads it on any number of
+   * processes. With master_only rank 0 writes one file. Since 1.2. */
+  void save(const context& ctx, std::string_view path, const tree& what, const save_options& options = {},
+            bool master_only = false) const {
+    detail::must(try_save(ctx, path, what, options, master_only));
+  }
   [[nodiscard]] result<void> try_leave() const { return result<void>(weft_job_leave(get())); }
   /* Waits until all have come here, and leaves. Read what was recorded before. Since 1.2. */
   void leave() const { detail::must(try_leave()); }

@@ -274,21 +274,11 @@ def save(
     if compress not in (None, "zstd"):
         raise ValueError(f"save: compress is {compress!r}; it is None or 'zstd'")
     path = os.fspath(path)
-    if not isinstance(tree, dict):
-        tree = nested(tree.state_dict()) if hasattr(tree, "state_dict") else {"value": tree}
-    made = new_tree()
-    for key, value in tree.items():
-        add(made, 0, key, value)
-    kept, rows = [], b""
-    for key, value in (metadata or {}).items():
-        k, v = str(key).encode(), str(value).encode()
-        kept += [k, v]
-        rows += struct_of("weft_setting", name=k, name_length=len(k), value=v, value_length=len(v))
+    made, (words, kept) = tree_of(tree), words_of(metadata)
     told = None if progress is None else _Told(progress)
     options = struct_of(
         "weft_checkpoint_options",
-        metadata=rows or None,
-        metadata_count=len(kept) // 2,
+        **words,
         step=step,
         durable=0 if durable else -1,
         format=_format_of(path),
@@ -301,6 +291,7 @@ def save(
         base=None if base is None else base.encode(),
         base_length=0 if base is None else len(base.encode()),
     )
+    options.kept.append(kept)
     context = now.context or start()
     if wait and not _wait.patient():  # Ctrl-C ends the call, what it waits for, and the writing.
         with _raised(told):
@@ -313,6 +304,26 @@ def save(
     with _raised(told):
         _finished(event, context)
     return None
+
+
+def tree_of(value):
+    """What `save` takes, as the C library has it."""
+    if not isinstance(value, dict):
+        value = nested(value.state_dict()) if hasattr(value, "state_dict") else {"value": value}
+    made = new_tree()
+    for key, part in value.items():
+        add(made, 0, key, part)
+    return made
+
+
+def words_of(metadata):
+    """Fields of weft_checkpoint_options, and what they point to."""
+    kept, rows = [], b""
+    for key, value in (metadata or {}).items():
+        k, v = str(key).encode(), str(value).encode()
+        kept += [k, v]
+        rows += struct_of("weft_setting", name=k, name_length=len(k), value=v, value_length=len(v))
+    return {"metadata": rows or None, "metadata_count": len(kept) // 2}, kept
 
 
 def _finished(event, context):

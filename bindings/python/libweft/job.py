@@ -6,8 +6,9 @@ optimizer = wf.optim.AdamW(model, job=job, shard_state=True)
 """
 
 import json
+import os
 
-from . import _call
+from . import _call, files
 from ._call import (
     Handle,
     bind,
@@ -20,9 +21,12 @@ from ._call import (
     enumerator,
     handle_class,
     handles,
+    now,
     quick,
     struct_of,
+    text_of,
 )
+from ._context import start
 from ._errors import InvalidArgument
 from ._wait import blocking
 
@@ -38,6 +42,7 @@ _reduce_scatter = bind("weft_job_reduce_scatter")
 _all_to_all = bind("weft_job_all_to_all")
 _broadcast = bind("weft_job_broadcast")
 _reduce = bind("weft_job_reduce")
+_save = bind("weft_checkpoint_save_job")
 _leave = bind("weft_job_leave")
 _JobHandle = handle_class("JobHandle", quick("weft_job_release", None))
 _REDUCTIONS = {"sum": 0, "product": 1, "min": 2, "max": 3, "and": 4, "or": 5}  # weft_job_reduction
@@ -177,6 +182,17 @@ class Job:
         )
         check(_reduce(_call.mark(), self._h, array, count, number, options, out))
         return [done(Handle(out[i])) for i in range(len(tensors))]
+
+    def save(self, path, tree, *, metadata=None, step=0, durable=True, master_only=False):
+        """A checkpoint that all processes write together: each a shard beside `path`, rank 0 then the file of that name. What is in
+        the tree is what `wf.save` takes, and `wf.load` reads it on any number of processes. An optimizer whose state is in parts is saved
+        whole. With master_only rank 0 writes one file."""
+        words, kept = files.words_of(metadata)
+        file = struct_of("weft_checkpoint_options", **words, step=step, durable=0 if durable else -1)
+        options = struct_of("weft_job_save_options", file=file, master_only=int(bool(master_only)))
+        options.kept.append(kept)
+        where = text_of(os.fspath(path))
+        check(blocking(_save, now.context or start(), self._h, *where, files.tree_of(tree), options), file=True)
 
     def leave(self):
         """Waits until all processes have come here, and leaves. Read what was recorded before."""

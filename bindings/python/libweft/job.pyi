@@ -1,6 +1,7 @@
 """Jobs of several processes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from os import PathLike
 from types import TracebackType
 from typing import Any, Literal
 
@@ -47,6 +48,16 @@ class Job:
         first_bucket_bytes: int = ...,
         bucket_bytes: int = ...,
     ) -> list[Tensor]: ...
+    def save(
+        self,
+        path: str | PathLike[str],
+        tree: Any,
+        *,
+        metadata: Mapping[str, object] | None = ...,
+        step: int = ...,
+        durable: bool = ...,
+        master_only: bool = ...,
+    ) -> None: ...
     def leave(self) -> None: ...
     def __enter__(self) -> Job: ...
     def __exit__(
