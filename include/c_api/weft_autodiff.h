@@ -295,6 +295,15 @@ WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_whole_state(weft_optimizer* op
 WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_load(weft_optimizer* optimizer, weft_tree* tree,
     uint32_t node) WEFT_NOEXCEPT;
 
+/* As weft_optimizer_load, of a state that stands in an open file: of a whole one an optimizer with shard_state reads
+ * its own parts alone, so that no process holds more than it keeps. Errors leave the optimizer as it was.
+ *   path: path_length bytes; where the state stands in the file's tree; empty: it is the tree
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, DATA_LOSS, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, UNIMPLEMENTED, CANCELLED,
+ * any. Threads: exclusive: optimizer. May block. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_load_from(weft_optimizer* optimizer, weft_checkpoint_reader* reader,
+    const char* path, size_t path_length) WEFT_NOEXCEPT;
+
 /* One more reference to an optimizer. NULL is ignored.
  *   optimizer: may be NULL
  * Threads: any. Since 1.0.

@@ -318,6 +318,7 @@ struct weft_api_v1 {
   weft_error* (*optimizer_step_if_finite)(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count, const double* lrs, size_t group_count, weft_tensor* found);
   weft_error* (*optimizer_whole_state)(weft_optimizer* optimizer, weft_tree** out);
   weft_error* (*checkpoint_save_job)(weft_context* ctx, weft_job* job, const char* path, size_t path_length, weft_tree* tree, const weft_job_save_options* options);
+  weft_error* (*optimizer_load_from)(weft_optimizer* optimizer, weft_checkpoint_reader* reader, const char* path, size_t path_length);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

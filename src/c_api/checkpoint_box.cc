@@ -109,4 +109,29 @@ absl::StatusOr<Ref<lazy::Tensor>> ReaderObject::LoadBox(uint32_t id, std::span<c
   });
 }
 
+absl::StatusOr<Ref<lazy::Tensor>> ReaderObject::LoadRange(uint32_t id, int64_t first, int64_t count,
+                                                          const lazy::Where& device) {
+  WEFT_ASSIGN_OR_RETURN(const FileTensor record, Tensor(id));
+  const int64_t all = CountOf(record.dims), there = std::clamp<int64_t>(all - first, 0, count);
+  if (!record.loadable || BitsOf(record.dtype) < 8) {
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "tensor '", record.name, "' of ", NameOf(record.dtype),
+                       " is not read in ranges");
+  }
+  WEFT_ASSIGN_OR_RETURN(const int64_t bytes, CheckedBytes(record.logical, &count, 1));
+  WEFT_RETURN_IF_ERROR(
+      CheckBudget(static_cast<uint64_t>(bytes), absl::StrCat("a range of tensor '", record.name, "'")));
+  const int64_t starts[] = {std::min(first, all)}, sizes[] = {there}, flat[] = {all};
+  FileTensor line = record;
+  line.dims = flat;
+  return engine->FromFilled(device, record.logical, {&count, 1}, [&](std::span<std::byte> out) -> absl::Status {
+    const auto used = static_cast<size_t>(there * BytesOf(record.logical));
+    std::ranges::fill(out.subspan(used), std::byte{0});
+    if (record.logical == record.dtype) return ReadBox(id, line, starts, sizes, out.first(used));
+    std::vector<std::byte, LargeStdAllocator<std::byte>> stored(static_cast<size_t>(there * BytesOf(record.dtype)));
+    WEFT_RETURN_IF_ERROR(ReadBox(id, line, starts, sizes, stored));
+    ConvertHeld(record.dtype, stored, record.logical, out.first(used));
+    return absl::OkStatus();
+  });
+}
+
 }  // namespace weft::c_api

@@ -67,6 +67,8 @@ class ReaderObject final : public RefCounted {
   // A box of it: starts[d] to starts[d] + sizes[d] of each dimension.
   absl::StatusOr<Ref<lazy::Tensor>> LoadBox(uint32_t id, std::span<const int64_t> starts,
                                             std::span<const int64_t> sizes, const lazy::Where& device);
+  // Elements of it from `first` on, in one dimension; what is behind its end is 0.
+  absl::StatusOr<Ref<lazy::Tensor>> LoadRange(uint32_t id, int64_t first, int64_t count, const lazy::Where& device);
   // Every tensor, in the order of the file, in the file's tree.
   absl::StatusOr<Ref<TreeObject>> LoadTree(weft_device* device);
   // RESOURCE_EXHAUSTED where a call would make more bytes of tensors than its owner allows.

@@ -1,4 +1,6 @@
-// weft_optimizer_state, weft_optimizer_whole_state, weft_optimizer_load: an optimizer's state as a tree.
+// weft_optimizer_state, weft_optimizer_whole_state, weft_optimizer_load, weft_optimizer_load_from: an optimizer's state as a tree.
+#include "absl/functional/function_ref.h"
+#include "src/c_api/checkpoint_reader.h"
 #include "src/c_api/optimizer_object.h"
 #include "src/c_api/optimizer_parts.h"
 #include "src/c_api/tree_object.h"
@@ -94,25 +96,23 @@ absl::StatusOr<Ref<lazy::Tensor>> PartOfSlot(const lazy::StateParts& parts, lazy
   return record(ops::kOp_pad, {flat.get(), zero.get()}, {ir::Ints{0}, ir::Ints{part - (end - begin)}, ir::Ints{0}});
 }
 
-// The new value of each slot: all are checked before the first is taken over.
-struct Loading {
-  std::vector<std::pair<lazy::Tensor*, Ref<lazy::Tensor>>> pairs;
-
-  absl::Status Add(const lazy::Optimizer& object, size_t name, size_t i, Ref<lazy::Tensor> value, bool part) {
-    lazy::Tensor* const slot = object.slot(name, i);
-    const std::string_view slot_name = object.slot_names()[name];
-    const ir::Type wanted = part ? slot->type() : object.WholeSlot(name, i);
-    if (!(value->type() == wanted)) {
-      return UserError("the state's '", slot_name, "' of parameter ", i, " is ", ir::ShortType(value->type()), ", not ",
-                       ir::ShortType(wanted));
-    }
-    WEFT_RETURN_IF_ERROR(SameEngine(value.get(), slot->engine(), absl::StrCat("the state's '", slot_name, "'"), i));
-    pairs.emplace_back(slot, std::move(value));
-    return absl::OkStatus();
-  }
+// A slot's new value, of this type; `cut`: this process's part of it.
+struct Wanted {
+  size_t name, parameter;
+  lazy::Tensor* slot;
+  ir::Type type;
+  bool cut;
 };
+using SlotValue = absl::FunctionRef<absl::StatusOr<Ref<lazy::Tensor>>(Tree::NodeId, const Wanted&)>;
 
-absl::Status Load(lazy::Optimizer& object, const TensorTree& from, Tree::NodeId node) {
+absl::Status CheckType(const lazy::Optimizer& object, const Wanted& wanted, const ir::Type& type) {
+  if (type == wanted.type) return absl::OkStatus();
+  return UserError("the state's '", object.slot_names()[wanted.name], "' of parameter ", wanted.parameter, " is ",
+                   ir::ShortType(type), ", not ", ir::ShortType(wanted.type));
+}
+
+// All is there before the first value is taken over.
+absl::Status Load(lazy::Optimizer& object, const TensorTree& from, Tree::NodeId node, SlotValue value_of) {
   WEFT_RETURN_IF_ERROR(from.Node(node).status());
   WEFT_ASSIGN_OR_RETURN(Tree::NodeId kind, Child(from, node, "kind"));
   WEFT_ASSIGN_OR_RETURN(Tree::NodeId step, Child(from, node, "step"));
@@ -123,8 +123,9 @@ absl::Status Load(lazy::Optimizer& object, const TensorTree& from, Tree::NodeId 
     return UserError("the state is of optimizer '", from.tree.node(kind).text, "', not '", object.rule().name, "'");
   }
   WEFT_ASSIGN_OR_RETURN(const bool is_part, IsPart(object, from, node));
-  const bool takes_part = object.parts() != nullptr && !is_part;
-  Loading loading;
+  const bool cut = object.parts() != nullptr && !is_part;
+  std::vector<std::pair<lazy::Tensor*, Ref<lazy::Tensor>>> pairs;
+  std::vector<lazy::Tensor*> values;
   for (size_t name = 0; name < object.slot_names().size(); ++name) {
     WEFT_ASSIGN_OR_RETURN(Tree::NodeId list, Child(from, slots, object.slot_names()[name]));
     const size_t count = object.parameters().size();
@@ -133,22 +134,58 @@ absl::Status Load(lazy::Optimizer& object, const TensorTree& from, Tree::NodeId 
                        "' for ", count, " parameters");
     }
     for (size_t i = 0; i < count; ++i) {
-      WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> value, from.Tensor(from.tree.Child(list, static_cast<uint32_t>(i))));
-      WEFT_RETURN_IF_ERROR(loading.Add(object, name, i, std::move(value), is_part));
+      lazy::Tensor* const slot = object.slot(name, i);
+      const Wanted wanted = {name, i, slot, is_part ? slot->type() : object.WholeSlot(name, i), cut};
+      WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> value, value_of(from.tree.Child(list, static_cast<uint32_t>(i)), wanted));
+      values.push_back(value.get());
+      pairs.emplace_back(slot, std::move(value));
     }
   }
-  if (takes_part) {
-    std::vector<lazy::Tensor*> recorded;
-    for (auto& [slot, value] : loading.pairs) {
-      WEFT_ASSIGN_OR_RETURN(value, PartOfSlot(*object.parts(), value.get()));
-      recorded.push_back(value.get());
-    }
-    // A program of their own computes them, so that nothing of the whole state stays.
-    if (!recorded.empty()) WEFT_RETURN_IF_ERROR(object.engine().Eval(recorded).status());
-  }
-  for (const auto& [slot, value] : loading.pairs) WEFT_RETURN_IF_ERROR(slot->engine().Assign(slot, value.get()));
+  // A program of their own computes parts, so that nothing of a whole state stays.
+  if (cut && !values.empty()) WEFT_RETURN_IF_ERROR(object.engine().Eval(values).status());
+  for (const auto& [slot, value] : pairs) WEFT_RETURN_IF_ERROR(slot->engine().Assign(slot, value.get()));
   object.set_step_count(steps.int64);
   return absl::OkStatus();
+}
+
+absl::Status LoadTree(lazy::Optimizer& object, const TensorTree& from, Tree::NodeId node) {
+  return Load(object, from, node, [&](Tree::NodeId leaf, const Wanted& wanted) -> absl::StatusOr<Ref<lazy::Tensor>> {
+    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> value, from.Tensor(leaf));
+    WEFT_RETURN_IF_ERROR(CheckType(object, wanted, value->type()));
+    WEFT_RETURN_IF_ERROR(SameEngine(value.get(), object.engine(),
+                                    absl::StrCat("the state's '", object.slot_names()[wanted.name], "'"),
+                                    wanted.parameter));
+    if (!wanted.cut) return value;
+    return PartOfSlot(*object.parts(), value.get());
+  });
+}
+
+// The same of a file: where the state is kept in parts, these alone are read.
+absl::Status LoadFile(lazy::Optimizer& object, ReaderObject& reader, std::string_view path) {
+  WEFT_ASSIGN_OR_RETURN(const Tree* const structure, reader.WholeTree());
+  const TensorTree from{.tree = *structure, .values = {}};
+  const Tree::NodeId node = path.empty() ? Tree::root() : from.tree.FindPath(path);
+  if (node == Tree::kNoNode) return UserErrorOf(absl::StatusCode::kNotFound, "the file has no '", path, "'");
+  return Load(object, from, from.tree.Resolve(node),
+              [&](Tree::NodeId leaf, const Wanted& wanted) -> absl::StatusOr<Ref<lazy::Tensor>> {
+                const Tree::Node& found = from.tree.node(from.tree.Resolve(leaf));
+                if (found.kind != Tree::Kind::kTensor) {
+                  return UserError("'", from.tree.PathOf(leaf), "' of the file is ", Tree::NameOf(found.kind),
+                                   ", not a tensor");
+                }
+                WEFT_ASSIGN_OR_RETURN(const FileTensor record, reader.Tensor(found.tensor));
+                WEFT_RETURN_IF_ERROR(CheckType(
+                    object, wanted, ir::Type::Tensor(record.logical, Dims(record.dims.begin(), record.dims.end()))));
+                const lazy::DeviceMesh& mesh = wanted.slot->sharding().mesh();
+                if (!mesh.alone()) {
+                  return UserErrorOf(absl::StatusCode::kUnimplemented, "the optimizer's state is on ", mesh.name(),
+                                     "; weft_optimizer_load takes a tree there");
+                }
+                const lazy::Where place(wanted.slot->device());
+                if (!wanted.cut) return reader.Load(found.tensor, place);
+                const int64_t part = CountOf(wanted.slot->dims());
+                return reader.LoadRange(found.tensor, object.parts()->rank() * part, part, place);
+              });
 }
 
 }  // namespace
@@ -194,7 +231,21 @@ weft_error* weft_optimizer_load(weft_optimizer* optimizer, weft_tree* tree, uint
     WEFT_ASSIGN_OR_RETURN(const TensorTree from, state->Copy());
     const lazy::Optimizer::Turn turn(*object);
     if (!turn) return Taken();
-    return Load(*object, from, node);
+    return LoadTree(*object, from, node);
+  });
+}
+
+weft_error* weft_optimizer_load_from(weft_optimizer* optimizer, weft_checkpoint_reader* reader, const char* path,
+                                     size_t path_length) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Optimizer> object, Get(optimizer, "optimizer"));
+    WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> file, Get(reader, "reader"));
+    WEFT_ASSIGN_OR_RETURN(const std::string_view where, Text(path, path_length, "path"));
+    if (file->engine.get() != &object->engine()) return UserError("reader belongs to another context");
+    const lazy::Optimizer::Turn turn(*object);
+    if (!turn) return Taken();
+    const Interruptible until_cancelled = UntilCancelled(object->engine());
+    return LoadFile(*object, *file, where);
   });
 }
 

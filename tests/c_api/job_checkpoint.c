@@ -173,6 +173,14 @@ static weft_tree* loaded(weft_context* ctx) {
   return tree;
 }
 
+static uint64_t bytes_read(void) {
+  FILE* f = fopen("/proc/self/io", "r");
+  unsigned long long bytes = 0;
+  if (f == NULL || fscanf(f, "rchar: %llu", &bytes) != 1) exit(1);
+  fclose(f);
+  return bytes;
+}
+
 /* --- What a process does ------------------------------------------------------------------------------------------------ */
 
 static void save_with_state(weft_context* ctx, int64_t step, int master_only) {
@@ -185,6 +193,33 @@ static void save_with_state(weft_context* ctx, int64_t step, int master_only) {
   release(&t);
 }
 
+/* Each reads of the file what it keeps; its own parts, saved by itself, fit nowhere else. */
+static void load_parts(weft_context* ctx, weft_optimizer* parts, weft_optimizer* alone) {
+  weft_open_options options = WEFT_OPEN_OPTIONS_INIT;
+  weft_checkpoint_reader* reader = NULL;
+  weft_tree* own = NULL;
+  char path[600], text[300];
+  const uint64_t before = bytes_read();
+  MUST(weft_checkpoint_reader_open_with(ctx, g_path, WEFT_STRLEN, &options, &reader));
+  MUST(weft_optimizer_load_from(parts, reader, "optimizer", WEFT_STRLEN));
+  CHECK(bytes_read() - before < 32 << 20); /* of 66 MB, and of 33 MB of state by whole parts of 4 MiB */
+  FAILS(weft_optimizer_load_from(parts, reader, "optimiser", WEFT_STRLEN), WEFT_NOT_FOUND,
+        "weft_optimizer_load_from: the file has no 'optimiser'");
+  FAILS(weft_optimizer_load_from(parts, reader, "model", WEFT_STRLEN), WEFT_NOT_FOUND,
+        "weft_optimizer_load_from: optimizer state has no 'kind'");
+  weft_checkpoint_reader_release(reader);
+  MUST(weft_optimizer_state(parts, &own));
+  snprintf(path, sizeof path, "%s.%d", g_path, g_rank);
+  MUST(weft_checkpoint_save(ctx, path, WEFT_STRLEN, own, NULL, NULL));
+  MUST(weft_checkpoint_reader_open_with(ctx, path, WEFT_STRLEN, &options, &reader));
+  MUST(weft_optimizer_load_from(parts, reader, "", WEFT_STRLEN));
+  snprintf(text, sizeof text, "weft_optimizer_load_from: the state is the part of rank %d of 2, and this optimizer keeps all of it", g_rank);
+  FAILS_WITH(weft_optimizer_load_from(alone, reader, "", WEFT_STRLEN), WEFT_INVALID_ARGUMENT, text);
+  weft_checkpoint_reader_release(reader);
+  weft_tree_release(own);
+  CHECK(remove(path) == 0);
+}
+
 /* Goes on from the file, beside one that has come there by itself. */
 static void load_and_go_on(weft_context* ctx, int64_t step) {
   weft_tree *tree = loaded(ctx), *whole = NULL, *want = NULL;
@@ -193,7 +228,11 @@ static void load_and_go_on(weft_context* ctx, int64_t step) {
   int i, slot;
   check_loaded(ctx, tree, step, 0);
   MUST(weft_tree_find(tree, WEFT_TREE_ROOT, "optimizer", WEFT_STRLEN, &node));
-  MUST(weft_optimizer_load(parts.opt, tree, node));
+  if (g_size == 1) {
+    MUST(weft_optimizer_load(parts.opt, tree, node));
+  } else {
+    load_parts(ctx, parts.opt, alone.opt);
+  }
   steps_of(ctx, &alone, 0, STEPS + 1);
   steps_of(ctx, &parts, STEPS, STEPS + 1);
   MUST(weft_optimizer_whole_state(parts.opt, &whole));
@@ -359,14 +398,6 @@ static void expect_file(int64_t step, int with_state, int how_many_shards) {
   CHECK_EQUAL(shards(&most, &least), how_many_shards);
   weft_tree_release(tree);
   weft_context_release(ctx);
-}
-
-static uint64_t bytes_read(void) {
-  FILE* f = fopen("/proc/self/io", "r");
-  unsigned long long bytes = 0;
-  if (f == NULL || fscanf(f, "rchar: %llu", &bytes) != 1) exit(1);
-  fclose(f);
-  return bytes;
 }
 
 /* A box of a tensor that has 12 MB in a checkpoint of 66 MB. */

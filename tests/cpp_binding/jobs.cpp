@@ -51,6 +51,7 @@ void train(const weft::context& ctx, const weft::job& job, bool shards) {
   const weft::tree back = weft::tree::load(ctx, path);
   CHECK(back["w"].as<weft::tensor>().to_vector<double>() == have);
   other.load(back["adam"]);
+  adam.load_from(weft::checkpoint_reader::open(ctx, path), "adam");
   job.barrier();
   sgd.step({w}, 0.0);
   if (!shards) return;

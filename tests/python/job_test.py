@@ -65,7 +65,11 @@ for master_only in (False, True):
     assert back["big"].tolist()[-2:] == [(1 << 20) - 2, (1 << 20) - 1]
     alone = wf.optim.AdamW(model)
     alone.load_state_dict(back["optimizer"])
-    make().load_state_dict(back["optimizer"])
+    third = make()
+    third.load_from(wf.files.Reader(path))
+    assert third.count == again.count == 13, third.count
+    for one, other in zip(third.state_dict()["state"]["slots"]["m"], again.state_dict()["state"]["slots"]["m"]):
+        assert one.tolist() == other.tolist()
     for one, other in zip(alone.state_dict()["state"]["slots"]["v"], again.whole_state_dict()["state"]["slots"]["v"]):
         assert one.tolist() == other.tolist()
     job.barrier()

@@ -7,6 +7,7 @@
 
 #include "checkpoint.hpp"
 #include "job.hpp"
+#include "reader.hpp"
 
 namespace weft {
 #if defined(__cpp_exceptions)
@@ -84,6 +85,11 @@ class optimizer : public detail::handle<weft_optimizer, weft_optimizer_retain, w
   [[nodiscard]] result<void> try_load(const tree_node& at) const {
     return result<void>(weft_optimizer_load(get(), at.tree_.get(), at.number()));
   }
+  [[nodiscard]] result<void> try_load_from(const checkpoint_reader& file, std::string_view path) const {
+    return result<void>(weft_optimizer_load_from(get(), file.get(), path.data(), path.size()));
+  }
+  /* Goes on from a state in an open file; of one that is kept in parts, its own alone are read. Since 1.2. */
+  void load_from(const checkpoint_reader& file, std::string_view path) const { detail::must(try_load_from(file, path)); }
   /* Goes on from a state that stands at a node: optimizer.load(checkpoint["optimizer"]). Since 1.2. */
   void load(const tree_node& at) const { detail::must(try_load(at)); }
 

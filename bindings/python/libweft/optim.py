@@ -9,7 +9,7 @@ with wf.step():
 from ctypes import c_double, c_int32, c_int64, c_size_t, c_uint32, c_void_p
 
 from . import _call, files
-from ._call import Handle, bind, byref, check, done, handle_class, handles, now, struct_of, structs
+from ._call import Handle, bind, byref, check, done, handle_class, handles, now, struct_of, structs, text_of
 from ._context import evaluate, start, step as _step
 from ._errors import InvalidArgument, InvalidType, named_functions
 from ._more import zeros
@@ -25,6 +25,7 @@ _rate = bind("weft_schedule_rate")
 _state = bind("weft_optimizer_state")
 _whole_state = bind("weft_optimizer_whole_state")
 _load = bind("weft_optimizer_load")
+_load_from = bind("weft_optimizer_load_from")
 _Handle = handle_class("OptimizerHandle", _call.quick("weft_optimizer_release", None))
 _KINDS = ("constant", "linear", "cosine", "step", "exponential", "one_cycle")  # weft_schedule_kind
 
@@ -128,6 +129,11 @@ class Optimizer:
             files.add(tree, 0, key, part)
         check(_load(self._handle, tree, c_uint32(0)))
         self.count = int(state["count"])
+
+    def load_from(self, reader, path="optimizer"):
+        """Goes on from a state in a file, by a wf.files.Reader: with `shard_state` its own parts are all that is read."""
+        check(blocking(_load_from, self._handle, reader._h, *text_of(path + ".state")), file=True)
+        self.count = int(self.state_dict()["state"]["step"])
 
 
 class _Whole:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ._tensor import Parameter, Tensor
+from .files import Reader
 from .job import Job
 from .nn import Module
 
@@ -21,6 +22,7 @@ class Optimizer:
     def state_dict(self) -> dict[str, Any]: ...
     def whole_state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+    def load_from(self, reader: Reader, path: str = ...) -> None: ...
 
 class SGD(Optimizer):
     def __init__(
