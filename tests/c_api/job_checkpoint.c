@@ -1,7 +1,7 @@
 /* Checkpoints that the processes of a job write together: saved by 4 processes and read by 1 and 2, each value compared; a process that is
  * killed, one whose disk is full, and trees that differ leave the older checkpoint.
  *   job_checkpoint                                  starts the jobs
- *   job_checkpoint ACTION RANK SIZE ID FOLDER       one process of a job */
+ *   job_checkpoint ACTION RANK SIZE ID FOLDER [COORDINATOR]    one process of a job; with an address each process is a host */
 #define _POSIX_C_SOURCE 200809L
 #include <dirent.h>
 #include <pthread.h>
@@ -13,6 +13,7 @@
 
 #include "check.h"
 #include "folder.h"
+#include "free_address.h"
 
 enum { PARAMS = 3, MODEL = 4, STEPS = 2 };
 
@@ -326,6 +327,11 @@ static int member(char** argv) {
   options.rank = g_rank;
   options.size = g_size;
   options.timeout_ms = 60000;
+  if (argv[6] != NULL) {
+    options.coordinator = argv[6];
+    options.coordinator_length = WEFT_STRLEN;
+    options.local_size = 1;
+  }
   snprintf(g_path, sizeof g_path, "%s/run.weft", argv[5]);
   MUST(weft_job_join(&options, &g_job));
   if (strcmp(action, "save3") == 0) save_with_state(ctx, 3, 0);
@@ -343,7 +349,7 @@ static int member(char** argv) {
 
 /* --- The jobs ------------------------------------------------------------------------------------------------------------- */
 
-static void run_job(const char* program, const char* action, int size, int* statuses) {
+static void run_job_at(const char* coordinator, const char* program, const char* action, int size, int* statuses) {
   static int jobs;
   pid_t children[4];
   char id[64];
@@ -355,7 +361,7 @@ static void run_job(const char* program, const char* action, int size, int* stat
       char number[2][16];
       snprintf(number[0], sizeof number[0], "%d", rank);
       snprintf(number[1], sizeof number[1], "%d", size);
-      execl(program, program, action, number[0], number[1], id, g_dir, (char*)NULL);
+      execl(program, program, action, number[0], number[1], id, g_dir, coordinator, (char*)NULL);
       _exit(127);
     }
   }
@@ -369,6 +375,8 @@ static void run_job(const char* program, const char* action, int size, int* stat
     }
   }
 }
+
+static void run_job(const char* program, const char* action, int size, int* statuses) { run_job_at(NULL, program, action, size, statuses); }
 
 /* The shards beside the checkpoint, and the size of the largest and the smallest. */
 static int shards(uint64_t* most, uint64_t* least) {
@@ -422,8 +430,9 @@ static void reads_what_it_needs(void) {
 
 int main(int argc, char** argv) {
   uint64_t most = 0, least = 0;
+  char address[64];
   int statuses[4], turn;
-  if (argc == 6) return member(argv);
+  if (argc >= 6) return member(argv); /* argv[argc] is NULL */
   make_folder();
   snprintf(g_path, sizeof g_path, "%s/run.weft", g_dir);
   run_job(argv[0], "save3", 4, NULL);
@@ -438,6 +447,10 @@ int main(int argc, char** argv) {
   run_job(argv[0], "load3", 1, NULL);
   run_job(argv[0], "save4", 2, NULL); /* the older one's shards go with it */
   expect_file(4, 1, 2);
+  find_address(address, sizeof address);
+  run_job_at(address, argv[0], "save3", 2, NULL); /* by TCP */
+  expect_file(3, 1, 2);
+  run_job(argv[0], "save4", 2, NULL);
   run_job(argv[0], "full", 4, NULL);
   expect_file(4, 1, 2);
   run_job(argv[0], "other", 2, NULL);

@@ -1,12 +1,13 @@
 /* Optimizers over the processes of a job: accumulated gradients travel once, at the step; one process's gradients that are not finite
  * hold the step in all; states in parts go where they fit, and nowhere else.
- *   job_state                         starts jobs of 2 and 4 processes
- *   job_state RANK SIZE ID            one process of a job */
+ *   job_state                                 starts jobs of 2 and 4 processes, and one of 2 hosts
+ *   job_state RANK SIZE ID [COORDINATOR]      one process of a job; with an address each process is a host */
 #define _POSIX_C_SOURCE 200809L
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
+#include "free_address.h"
 
 enum { PARAMS = 3, MICRO = 4, MOST = 64 };
 
@@ -248,7 +249,7 @@ static void states_go_where_they_fit(void) {
   weft_context_release(ctx);
 }
 
-static int member(int rank, int size, const char* id) {
+static int member(int rank, int size, const char* id, const char* coordinator) {
   weft_job_options options = WEFT_JOB_OPTIONS_INIT;
   int shards;
   options.id = id;
@@ -256,6 +257,11 @@ static int member(int rank, int size, const char* id) {
   options.rank = g_rank = rank;
   options.size = g_size = size;
   options.timeout_ms = 60000;
+  if (coordinator != NULL) {
+    options.coordinator = coordinator;
+    options.coordinator_length = WEFT_STRLEN;
+    options.local_size = 1;
+  }
   MUST(weft_job_join(&options, &g_job));
   for (shards = 0; shards < 2; ++shards) {
     accumulated_gradients_travel_at_the_step(shards);
@@ -267,27 +273,33 @@ static int member(int rank, int size, const char* id) {
   return g_failures != 0;
 }
 
-int main(int argc, char** argv) {
-  int size, rank;
-  if (argc == 4) return member(atoi(argv[1]), atoi(argv[2]), argv[3]);
-  for (size = 2; size <= 4; size += 2) {
-    pid_t children[4];
-    for (rank = 0; rank < size; ++rank) {
-      children[rank] = fork();
-      if (children[rank] == 0) {
-        char number[2][16], id[64];
-        snprintf(number[0], sizeof number[0], "%d", rank);
-        snprintf(number[1], sizeof number[1], "%d", size);
-        snprintf(id, sizeof id, "state-%d-%d", (int)getppid(), size);
-        execl(argv[0], argv[0], number[0], number[1], id, (char*)NULL);
-        _exit(127);
-      }
-    }
-    for (rank = 0; rank < size; ++rank) {
-      int status = 0;
-      CHECK(waitpid(children[rank], &status, 0) == children[rank]);
-      CHECK_EQUAL(status, 0);
+static void run_job(const char* program, int size, const char* coordinator) {
+  pid_t children[4];
+  int rank;
+  for (rank = 0; rank < size; ++rank) {
+    children[rank] = fork();
+    if (children[rank] == 0) {
+      char number[2][16], id[64];
+      snprintf(number[0], sizeof number[0], "%d", rank);
+      snprintf(number[1], sizeof number[1], "%d", size);
+      snprintf(id, sizeof id, "state-%d-%d", (int)getppid(), size);
+      execl(program, program, number[0], number[1], id, coordinator, (char*)NULL);
+      _exit(127);
     }
   }
+  for (rank = 0; rank < size; ++rank) {
+    int status = 0;
+    CHECK(waitpid(children[rank], &status, 0) == children[rank]);
+    CHECK_EQUAL(status, 0);
+  }
+}
+
+int main(int argc, char** argv) {
+  char address[64];
+  if (argc >= 4) return member(atoi(argv[1]), atoi(argv[2]), argv[3], argv[4]); /* argv[argc] is NULL */
+  run_job(argv[0], 2, NULL);
+  run_job(argv[0], 4, NULL);
+  find_address(address, sizeof address);
+  run_job(argv[0], 2, address);
   return done("job_state");
 }

@@ -73,6 +73,16 @@ for master_only in (False, True):
     for one, other in zip(alone.state_dict()["state"]["slots"]["v"], again.whole_state_dict()["state"]["slots"]["v"]):
         assert one.tolist() == other.tolist()
     job.barrier()
+scaler, small = wf.optim.GradScaler(scale=4.0, growth_interval=2), wf.nn.Linear(2, 1)
+halved = wf.optim.SGD(small, lr=0.1, job=job, shard_state=sharded)
+out["scales"] = []
+for turn in range(3):
+    before = [p.tolist() for p in small.parameters()]
+    value = float("inf") if turn == 1 and rank == size - 1 else 1.0
+    scaler.step(halved, small(wf.full((3, 2), value)).sum())
+    wf.sync()
+    out["scales"].append(float(scaler.value))
+    assert ([p.tolist() for p in small.parameters()] == before) == (turn == 1), turn
 out["weights"] = [p.tolist() for p in model.parameters()]
 try:
     wf.optim.Muon([wf.ones((2, 2))], job=job, shard_state=True)
@@ -122,6 +132,7 @@ class Jobs(unittest.TestCase):
             self.assertEqual([[0, 10], [1, 11]], [first["to_all"], second["to_all"]])
             self.assertEqual(([[0.5, 1.0]], [[1.0, 2.0]]), (first["mean"], first["total"]))
             self.assertEqual((first["losses"], first["weights"]), (second["losses"], second["weights"]))
+            self.assertEqual(([4.0, 2.0, 2.0], [4.0, 2.0, 2.0]), (first["scales"], second["scales"]))
             self.assertLess(first["losses"][-1], first["losses"][0])
             # A step's: the loss and the loader's question at the beginning of each epoch besides.
             self.assertEqual(6 * (3 if sharded else 2) + 3, first["collectives"])

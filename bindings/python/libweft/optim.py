@@ -38,7 +38,7 @@ class Optimizer:
     _kind = None  # the C library's name; by default the class's in small letters
 
     def __init__(self, params, lr, job=None, shard_state=False, **defaults):
-        self.lr, self.count = lr, 0
+        self.lr, self.count, self.job = lr, 0, job
         self.params, self._rates = [], []
         group_of, settings = [], []
         for number, group in enumerate(_groups(params)):
@@ -496,6 +496,8 @@ class GradScaler:
         grads = gradients(self.scale(of), optimizer.params) if isinstance(of, Tensor) else of
         if found is None:
             grads, found = self.unscale(grads)
+        if optimizer.job is not None:  # One process's found is that of all, so that their scales stay the same.
+            found = optimizer.job.reduce([found], "sum")[0]
         optimizer._update(grads, lr, found)
         scale, tracker = amp_update_scale(self.value, self._tracker, found, **self._rule)
         self.value.assign(scale)

@@ -15,6 +15,7 @@ _Grads = TypeVar("_Grads", bound=Sequence[Tensor] | Mapping[str, Tensor])
 class Optimizer:
     lr: _Rate
     count: int
+    job: Job | None
     params: list[Tensor]
     @property
     def rate(self) -> float: ...
