@@ -89,24 +89,25 @@ absl::StatusOr<Ref<lazy::Tensor>> ReaderObject::LoadBox(uint32_t id, std::span<c
     return NoLargeMemory(absl::StrCat("a box ", NameOf(record.logical), DimsToString(sizes), " of tensor '",
                                       record.name, "': ", bytes, " bytes"));
   }
-  return engine->FromFilled(device, record.logical, sizes, [&](std::span<std::byte> out) -> absl::Status {
-    using Bytes = std::vector<std::byte, LargeStdAllocator<std::byte>>;
-    if (BitsOf(record.dtype) < 8) {  // several elements share a byte: the whole is read
-      Bytes all(static_cast<size_t>(CountOf(record.dims)));
-      WEFT_RETURN_IF_ERROR(ReadValues(id, record, all));
-      size_t done = 0;
-      return ForEachRun(record.dims, starts, sizes, [&](int64_t offset, int64_t count) {
-        std::memcpy(out.data() + done, all.data() + offset, static_cast<size_t>(count));
-        done += static_cast<size_t>(count);
-        return absl::OkStatus();
-      });
-    }
-    if (record.logical == record.dtype) return ReadBox(id, record, starts, sizes, out);
-    Bytes stored(static_cast<size_t>(CountOf(sizes) * BytesOf(record.dtype)));
-    WEFT_RETURN_IF_ERROR(ReadBox(id, record, starts, sizes, stored));
-    ConvertHeld(record.dtype, stored, record.logical, out);
-    return absl::OkStatus();
-  });
+  return engine->FromFilled(device, ir::Type::Tensor(record.logical, Dims(sizes.begin(), sizes.end())),
+                            [&](std::span<std::byte> out) -> absl::Status {
+                              using Bytes = std::vector<std::byte, LargeStdAllocator<std::byte>>;
+                              if (BitsOf(record.dtype) < 8) {  // several elements share a byte: the whole is read
+                                Bytes all(static_cast<size_t>(CountOf(record.dims)));
+                                WEFT_RETURN_IF_ERROR(ReadValues(id, record, all));
+                                size_t done = 0;
+                                return ForEachRun(record.dims, starts, sizes, [&](int64_t offset, int64_t count) {
+                                  std::memcpy(out.data() + done, all.data() + offset, static_cast<size_t>(count));
+                                  done += static_cast<size_t>(count);
+                                  return absl::OkStatus();
+                                });
+                              }
+                              if (record.logical == record.dtype) return ReadBox(id, record, starts, sizes, out);
+                              Bytes stored(static_cast<size_t>(CountOf(sizes) * BytesOf(record.dtype)));
+                              WEFT_RETURN_IF_ERROR(ReadBox(id, record, starts, sizes, stored));
+                              ConvertHeld(record.dtype, stored, record.logical, out);
+                              return absl::OkStatus();
+                            });
 }
 
 absl::StatusOr<Ref<lazy::Tensor>> ReaderObject::LoadRange(uint32_t id, int64_t first, int64_t count,

@@ -124,12 +124,13 @@ absl::StatusOr<Ref<lazy::Tensor>> LoadAsType(ReaderObject& object, uint32_t id, 
   const uint64_t bytes =
       static_cast<uint64_t>(CountOf(record.dims)) * static_cast<uint64_t>(BytesOf(record.logical) + BytesOf(dtype));
   WEFT_RETURN_IF_ERROR(object.CheckBudget(bytes, absl::StrCat("tensor '", record.name, "' and its conversion")));
-  return object.engine->FromFilled(place, dtype, record.dims, [&](std::span<std::byte> out) -> absl::Status {
-    std::vector<std::byte, LargeStdAllocator<std::byte>> values(
-        static_cast<size_t>(CountOf(record.dims) * BytesOf(record.logical)));
-    WEFT_RETURN_IF_ERROR(object.ReadValues(id, record, values));
-    return Convert(record, values, dtype, out);
-  });
+  return object.engine->FromFilled(place, ir::Type::Tensor(dtype, Dims(record.dims.begin(), record.dims.end())),
+                                   [&](std::span<std::byte> out) -> absl::Status {
+                                     std::vector<std::byte, LargeStdAllocator<std::byte>> values(
+                                         static_cast<size_t>(CountOf(record.dims) * BytesOf(record.logical)));
+                                     WEFT_RETURN_IF_ERROR(object.ReadValues(id, record, values));
+                                     return Convert(record, values, dtype, out);
+                                   });
 }
 
 absl::StatusOr<TensorTree> Report(const Match& match) {

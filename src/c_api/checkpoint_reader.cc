@@ -184,7 +184,7 @@ absl::StatusOr<Ref<lazy::Tensor>> ReaderObject::Load(uint32_t id, const lazy::Wh
   WEFT_ASSIGN_OR_RETURN(const int64_t bytes, CheckedBytes(record.logical, record.dims.data(), record.dims.size()));
   WEFT_RETURN_IF_ERROR(CheckBudget(static_cast<uint64_t>(bytes), absl::StrCat("tensor '", record.name, "'")));
   WEFT_RETURN_IF_ERROR(CheckMemory(record, record.logical, static_cast<uint64_t>(bytes)));
-  return engine->FromFilled(device, record.logical, record.dims,
+  return engine->FromFilled(device, ir::Type::Tensor(record.logical, Dims(record.dims.begin(), record.dims.end())),
                             [&](std::span<std::byte> out) { return ReadValues(id, record, out); });
 }
 
@@ -206,7 +206,7 @@ absl::StatusOr<Ref<lazy::Tensor>> ReaderObject::LoadAs(uint32_t id, DType dtype,
   WEFT_RETURN_IF_ERROR(CheckMemory(record, DType::kU8, record.file_bytes));
   Dims dims = {static_cast<int64_t>(record.file_bytes)};
   if (bare) dims.assign(record.dims.begin(), record.dims.end());
-  return engine->FromFilled(device, dtype, dims, [&](std::span<std::byte> out) -> absl::Status {
+  return engine->FromFilled(device, ir::Type::Tensor(dtype, dims), [&](std::span<std::byte> out) -> absl::Status {
     engine->services().StartsWork();
     MutexLock lock(mutex_);
     WEFT_RETURN_IF_ERROR(reader_->ReadStored(id, out));

@@ -96,11 +96,13 @@ class Arriving {
   }
   absl::Status End() {
     if (values_.size() <= now_.id) values_.resize(now_.id + 1);
-    WEFT_ASSIGN_OR_RETURN(values_[now_.id],
-                          engine_.FromFilled(place_, now_.logical, now_.dims, [&](std::span<std::byte> out) {
-                            ToValues(now_.dtype, now_.logical, bytes_, out);
-                            return absl::OkStatus();
-                          }));
+    WEFT_ASSIGN_OR_RETURN(
+        values_[now_.id],
+        engine_.FromFilled(place_, ir::Type::Tensor(now_.logical, Dims(now_.dims.begin(), now_.dims.end())),
+                           [&](std::span<std::byte> out) {
+                             ToValues(now_.dtype, now_.logical, bytes_, out);
+                             return absl::OkStatus();
+                           }));
     bytes_ = {};
     return absl::OkStatus();
   }

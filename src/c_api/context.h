@@ -250,6 +250,10 @@ absl::StatusOr<lazy::Where> WhereOf(const Context& context, weft_device* device)
 // The mesh on which a call is recorded: that of its operands, else the context's. INVALID_ARGUMENT where that is one device.
 absl::StatusOr<const lazy::DeviceMesh*> MeshOf(const Context& context, std::span<lazy::Tensor* const> operands,
                                                std::string_view function);
+// The elements on a place of an engine, perhaps another than the tensor's, cut as `spec` says ("": whole): copied by the devices
+// where they can, else by the host. Computes the tensor and waits.
+absl::StatusOr<Ref<lazy::Tensor>> CopyElements(lazy::Tensor& tensor, lazy::Engine& to, const lazy::Where& where,
+                                               std::string_view spec);
 // A text that may be NULL with length 0: empty.
 absl::StatusOr<std::string_view> OptionalText(const char* text, size_t length, std::string_view parameter);
 

@@ -33,6 +33,16 @@ absl::StatusOr<std::string_view> OptionalText(const char* text, size_t length, s
   return text == nullptr && length == 0 ? absl::StatusOr<std::string_view>("") : Text(text, length, parameter);
 }
 
+absl::StatusOr<Ref<lazy::Tensor>> CopyElements(lazy::Tensor& tensor, lazy::Engine& to, const lazy::Where& where,
+                                               std::string_view spec) {
+  const ir::Location at = CurrentLocation(to);
+  WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> copy, to.CopyOver(&tensor, where, spec, at));
+  if (copy) return copy;
+  HostTensor bytes(tensor.dtype(), tensor.dims());
+  WEFT_RETURN_IF_ERROR(tensor.engine().ToHost(&tensor, bytes.mutable_bytes()));
+  return to.FromHost(where, tensor.dtype(), tensor.dims(), bytes.bytes(), at, spec);
+}
+
 namespace {
 
 absl::StatusOr<std::vector<Device*>> DevicesOf(weft_device* const* devices, size_t count, lazy::Engine& engine) {
@@ -381,11 +391,7 @@ weft_error* weft_tensor_copy_to_mesh(weft_tensor* tensor, weft_mesh* mesh, const
       return MakeTensor(std::move(made), out);
     }
     WEFT_RETURN_IF_ERROR(ShardingOf(*to->mesh, words, t->type()).status());
-    HostTensor bytes(t->dtype(), t->dims());
-    WEFT_RETURN_IF_ERROR(t->engine().ToHost(t.get(), bytes.mutable_bytes()));
-    lazy::Engine& engine = *to->engine;
-    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> made, engine.FromHost(lazy::Where(to->mesh), t->dtype(), t->dims(),
-                                                                  bytes.bytes(), CurrentLocation(engine), words));
+    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> made, CopyElements(*t, *to->engine, lazy::Where(to->mesh), words));
     return MakeTensor(std::move(made), out);
   });
 }

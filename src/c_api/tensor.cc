@@ -301,10 +301,7 @@ weft_error* weft_tensor_copy_to(weft_tensor* tensor, weft_device* device, weft_t
       WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> copy, to->Alias(t.get()));
       return MakeTensor(std::move(copy), out);
     }
-    HostTensor bytes(t->dtype(), t->dims());
-    WEFT_RETURN_IF_ERROR(t->engine().ToHost(t.get(), bytes.mutable_bytes()));
-    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> copy,
-                          to->FromHost(place, t->dtype(), t->dims(), bytes.bytes(), CurrentLocation(*to)));
+    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> copy, CopyElements(*t, *to, place, ""));
     return MakeTensor(std::move(copy), out);
   });
 }

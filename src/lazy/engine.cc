@@ -1,12 +1,12 @@
 // The door: takes the lock, asks the parts, and hands values in and out.
 #include "src/lazy/engine.h"
+#include "src/lazy/engine_leaves.h"
 
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "src/backends/host_writable.h"
 #include "src/backends/strided_uploads.h"
 #include "src/lazy/engine_record.h"
 #include "src/lazy/service/graph_file.h"
@@ -35,16 +35,6 @@ absl::InlinedVector<uint32_t, Data::kMaxWords> WordsOf(const HostTensor& value) 
 
 // A cut is large that wants so much of a device's limit.
 constexpr int64_t kLargeShare = 16;
-
-absl::Status CheckShape(std::string_view what, DType dtype, std::span<const int64_t> dims) {
-  if (!IsKnown(static_cast<uint32_t>(dtype))) return UserError(what, ": unknown dtype");
-  if (dims.size() > kMaxRank) return UserError(what, ": rank ", dims.size(), "; at most ", kMaxRank, " is supported");
-  const std::optional<int64_t> count = CheckedCount(dims);
-  if (!count.has_value() || *count > (int64_t{1} << 59)) {
-    return UserError(what, ": shape ", DimsToString(dims), " has a negative or too large dimension");
-  }
-  return absl::OkStatus();
-}
 
 }  // namespace
 
@@ -244,13 +234,34 @@ absl::StatusOr<Shards> Engine::Upload(const Placement& placement, DType dtype, s
 }
 
 absl::StatusOr<Ref<Tensor>> Engine::NewBufferTensor(const Placement& placement, const ir::Type& type, Shards shards,
-                                                    ir::Location location) {
+                                                    ir::Location location, std::span<const size_t> others) {
   Ref<Tensor> tensor;
   Lock lock(recorder_, Lock::To::kNote);
   WEFT_ASSIGN_OR_RETURN(MeshState * state, recorder_.CheckPlace(placement));
   Ref<Data> data = MakeRef<Data>(placement, std::move(shards));
+  for (const size_t i : others) data->HoldShard(i);
   tensor = recorder_.NewTensor({state, nullptr}, Recorder::NewLeaf(type, std::move(data)), location);
   return tensor;
+}
+
+absl::Status CheckShape(std::string_view what, DType dtype, std::span<const int64_t> dims) {
+  if (!IsKnown(static_cast<uint32_t>(dtype))) return UserError(what, ": unknown dtype");
+  if (dims.size() > kMaxRank) return UserError(what, ": rank ", dims.size(), "; at most ", kMaxRank, " is supported");
+  const std::optional<int64_t> count = CheckedCount(dims);
+  if (!count.has_value() || *count > (int64_t{1} << 59)) {
+    return UserError(what, ": shape ", DimsToString(dims), " has a negative or too large dimension");
+  }
+  return absl::OkStatus();
+}
+
+void CountUpload(Metrics& metrics, const Shards& shards, PartScope* part) {
+  const int64_t now = MonotonicNow();
+  part->End(now);
+  int64_t sent = 0;
+  for (const Ref<Buffer>& shard : shards) sent += shard->bytes();
+  metrics.Add(Counter::kBytesToDevice, sent);
+  metrics.Add(Sample::kUpload, now - part->start(), now);
+  metrics.Add(Sample::kUploadBytes, sent, now);
 }
 
 absl::StatusOr<Ref<Tensor>> Engine::FromHost(const Where& where, DType dtype, std::span<const int64_t> dims,
@@ -268,11 +279,7 @@ absl::StatusOr<Ref<Tensor>> Engine::FromHost(const Where& where, DType dtype, st
   {
     Lock lock(recorder_, Lock::To::kNote);
     WEFT_ASSIGN_OR_RETURN(const Place place, recorder_.CheckWhere(where));
-    placement = place.state->whole();
-    if (!spec.empty()) {
-      WEFT_ASSIGN_OR_RETURN(const ir::Sharding sharding, ShardingOf(place.state->mesh, spec, type));
-      placement = Placement::Of(place.state->mesh, sharding);
-    }
+    WEFT_ASSIGN_OR_RETURN(placement, PlacementOf(place.state->mesh, spec, type));
     if (place.frame != nullptr) {
       HostTensor value(dtype, Dims(dims.begin(), dims.end()));
       std::ranges::copy(bytes, value.mutable_bytes().begin());
@@ -282,54 +289,8 @@ absl::StatusOr<Ref<Tensor>> Engine::FromHost(const Where& where, DType dtype, st
   if (literal) return literal;
   PartScope part(*metrics_, Part::kCopying);
   WEFT_ASSIGN_OR_RETURN(Shards shards, Upload(*placement, dtype, dims, bytes));
-  const int64_t now = MonotonicNow();
-  part.End(now);
-  int64_t sent = 0;
-  for (const Ref<Buffer>& shard : shards) sent += shard->bytes();
-  metrics_->Add(Counter::kBytesToDevice, sent);
-  metrics_->Add(Sample::kUpload, now - part.start(), now);
-  metrics_->Add(Sample::kUploadBytes, sent, now);
+  CountUpload(*metrics_, shards, &part);
   return NewBufferTensor(*placement, type, std::move(shards), location);
-}
-
-absl::StatusOr<Ref<Tensor>> Engine::FromFilled(const Where& where, DType dtype, std::span<const int64_t> dims,
-                                               FillBytes fill, ir::Location location) {
-  WEFT_RETURN_IF_ERROR(CheckShape("tensor from host memory", dtype, dims));
-  std::optional<Placement> placement;
-  bool literal = false;
-  {
-    Lock lock(recorder_, Lock::To::kNote);
-    WEFT_ASSIGN_OR_RETURN(const Place place, recorder_.CheckWhere(where));
-    placement = place.state->whole();
-    literal = place.frame != nullptr;
-  }
-  const std::span<Device* const> holders = placement->mesh().holders();
-  Ref<Buffer> buffer;
-  void* data = nullptr;
-  HostWritable* const writable = dynamic_cast<HostWritable*>(holders[0]->backend);
-  if (!literal && holders.size() == 1 && writable != nullptr && options_.held.Of(dtype) == dtype) {
-    WEFT_ASSIGN_OR_RETURN(buffer, WithRoom(holders[0], [&]() -> absl::StatusOr<Ref<Buffer>> {
-                            WEFT_ASSIGN_OR_RETURN(HostWritable::Writable made,
-                                                  writable->NewWritable(holders[0], dtype, dims));
-                            data = made.data;
-                            return std::move(made.buffer);
-                          }));
-  }
-  const auto bytes = static_cast<size_t>(CountOf(dims) * BytesOf(dtype));
-  if (buffer == nullptr) {
-    std::vector<std::byte, LargeStdAllocator<std::byte>> copied(bytes);
-    WEFT_RETURN_IF_ERROR(fill(copied));
-    return FromHost(where, dtype, dims, copied, location);
-  }
-  PartScope part(*metrics_, Part::kCopying);
-  WEFT_RETURN_IF_ERROR(fill({static_cast<std::byte*>(data), bytes}));
-  const int64_t now = MonotonicNow();
-  part.End(now);
-  metrics_->Add(Counter::kBytesToDevice, static_cast<int64_t>(bytes));
-  metrics_->Add(Sample::kUpload, now - part.start(), now);
-  metrics_->Add(Sample::kUploadBytes, static_cast<int64_t>(bytes), now);
-  return NewBufferTensor(*placement, ir::Type::Tensor(dtype, Dims(dims.begin(), dims.end())), Shards{std::move(buffer)},
-                         location);
 }
 
 absl::StatusOr<Ref<Tensor>> Engine::Adopt(const Where& where, DType dtype, std::span<const int64_t> dims, void* data,
@@ -529,8 +490,7 @@ absl::StatusOr<Ref<Event>> Engine::Sync(const Where& where, ir::Location at) {
   return Event::All(events);
 }
 
-absl::StatusOr<std::vector<Engine::ValuesAt>> Engine::ValuesOf(std::span<Tensor* const> tensors,
-                                                               std::string_view what) {
+absl::StatusOr<std::vector<ValuesAt>> Engine::ValuesOf(std::span<Tensor* const> tensors, std::string_view what) {
   for (Tensor* tensor : tensors) WEFT_RETURN_IF_ERROR(recorder_.CheckKnowable(tensor, what));
   std::vector<ValuesAt> values;
   for (MeshState& state : recorder_.meshes()) {

@@ -54,12 +54,8 @@ class Engine final : public Owner {
   const DeviceMesh* mesh() const;
   // The first device by itself.
   const DeviceMesh& whole_device() { return recorder_.meshes().front().mesh; }
-  // How the value lies, computed if need be, and on which devices: of each holder its part.
-  struct Lying {
-    Placement placement;
-    Shards shards;  // empty: words, which are everywhere
-  };
-  absl::StatusOr<Lying> LyingOf(Tensor* tensor);
+  using Lying = lazy::Lying;
+  absl::StatusOr<Lying> LyingOf(Tensor* tensor);  // of a value that is computed if need be
 
   // --- Leaves -------------------------------------------------------------------------------------------------------
   // Copies dense row-major bytes. In a function's body these and scalars are literals. `spec` says how they lie on the mesh, a word a
@@ -67,11 +63,13 @@ class Engine final : public Owner {
   absl::StatusOr<Ref<Tensor>> FromHost(const Where& where, DType dtype, std::span<const int64_t> dims,
                                        std::span<const std::byte> bytes, ir::Location location = {},
                                        std::string_view spec = {});
-  // The same of bytes that `fill` writes: into the tensor's own memory where the host writes to the device's and it holds such
-  // elements as they are, else into memory that is copied. Called once, or not at all, under no lock.
+  // The same of bytes that `fill` writes, once or not at all, under no lock: into the tensor's own memory where the host writes to the
+  // device's and it holds such elements as they are, else into memory that the device takes over or copies.
   using FillBytes = absl::FunctionRef<absl::Status(std::span<std::byte>)>;
-  absl::StatusOr<Ref<Tensor>> FromFilled(const Where& where, DType dtype, std::span<const int64_t> dims, FillBytes fill,
-                                         ir::Location location = {});
+  absl::StatusOr<Ref<Tensor>> FromFilled(const Where& where, const ir::Type& type, FillBytes fill);
+  // The same a box after the other, each once for all devices that have it.
+  using FillBox = absl::FunctionRef<absl::Status(const ir::Box& box, std::span<std::byte> bytes)>;
+  absl::StatusOr<Ref<Tensor>> FromBoxes(const Where& where, const ir::Type& type, std::string_view spec, FillBox fill);
   // The value of which parts[i] is what the i-th device of the mesh has; of copies the first counts. They may be of another engine.
   absl::StatusOr<Ref<Tensor>> FromShards(const DeviceMesh& mesh, const ir::Type& type, std::string_view spec,
                                          std::span<Tensor* const> parts, ir::Location location);
@@ -172,6 +170,10 @@ class Engine final : public Owner {
   absl::StatusOr<Ref<Event>> CompileEval(std::span<Tensor* const> tensors, bool wait);
   // Computes if need be (once), waits, copies. `destination` has the tensor's size in bytes.
   absl::Status ToHost(Tensor* tensor, std::span<std::byte> destination);
+  // The value on another device or mesh of the same backend, cut as `spec` says ("": whole), copied by the devices: computed if need
+  // be, waited for; no gradient flows. Null: it has to go over the host.
+  absl::StatusOr<Ref<Tensor>> CopyOver(Tensor* tensor, const Where& where, std::string_view spec,
+                                       ir::Location location = {});
   // The buffer behind the value, computed if need be (scalars get one); ready when its event is. It comes held, so that
   // no launch takes it over: the caller must Unhold() it.
   absl::StatusOr<Ref<Buffer>> ToBuffer(Tensor* tensor);
@@ -233,16 +235,18 @@ class Engine final : public Owner {
                                          TextFormat format) const;
 
   bool lazy() const { return options_.mode == Mode::kLazy; }
-  // Copies host bytes, as what is held for them; where there is no room it waits for what runs, then names what holds the memory.
-  // Calls `make` for a buffer on the device; once more, when what runs has ended, where there is no memory for it.
+  // Calls `make` for a buffer, and again when what runs has ended where there is no memory; then names what holds the memory.
   absl::StatusOr<Ref<Buffer>> WithRoom(Device* device, absl::FunctionRef<absl::StatusOr<Ref<Buffer>>()> make);
+  // Copies host bytes, as what is held for them.
   absl::StatusOr<Ref<Buffer>> ToDevice(Device* device, DType dtype, std::span<const int64_t> dims,
                                        std::span<const std::byte> bytes);
   // The same for each holder its part.
   absl::StatusOr<Shards> Upload(const Placement& placement, DType dtype, std::span<const int64_t> dims,
                                 std::span<const std::byte> bytes);
+  class Filling;  // engine_filled.cc
+  // Some of the shards may be `others`' too: no launch takes those over.
   absl::StatusOr<Ref<Tensor>> NewBufferTensor(const Placement& placement, const ir::Type& type, Shards shards,
-                                              ir::Location location);
+                                              ir::Location location, std::span<const size_t> others = {});
   absl::StatusOr<Ref<Tensor>> NewScalar(const Where& where, const HostTensor& value, ir::Location location);
   HostTensor Rounded(const HostTensor& value) const;
   // Under the lock; in a body always a constant.
@@ -251,12 +255,6 @@ class Engine final : public Owner {
   // Records once an automatic cut that was due is through; `place` is asked again if others had the lock meanwhile.
   template <typename PlaceFn>
   absl::StatusOr<Place> PlaceAfterCut(Lock& lock, PlaceFn&& place_of);
-  // For each mesh on which some of these tensors live, their values, as they are now: others may assign to them while something is
-  // compiled.
-  struct ValuesAt {
-    MeshState* state;
-    std::vector<ir::Value> values;
-  };
   absl::StatusOr<std::vector<ValuesAt>> ValuesOf(std::span<Tensor* const> tensors, std::string_view what);
   // A call that nothing shows, and what its results may take over.
   struct FunctionCall;
@@ -297,9 +295,11 @@ class Engine final : public Owner {
   // Says what the option host_read says of a value that is to be computed now to be read.
   absl::Status MayRead(const Tensor& tensor);
   absl::Status Read(Tensor* tensor, const Window& window, std::span<std::byte> destination, std::string_view what);
-  // Reads, and also gives the data that was read, once that is known.
+  // Calls `once`, and again where the value that it gives was made again after a launch that failed.
+  absl::Status UntilReadable(Tensor* tensor, absl::FunctionRef<absl::Status(Ref<Data>* read_of)> once);
   absl::Status ReadOnce(Tensor* tensor, const Window& window, std::span<std::byte> destination, std::string_view what,
                         Ref<Data>* read_of);
+  class Copying;  // engine_copies.cc
   // The launch that was to make what the tensor showed has failed: whether it now shows what can be read.
   absl::StatusOr<bool> ReadableAfter(const Tensor& tensor, Data& lost, const absl::Status& outcome);
 

@@ -19,6 +19,12 @@ absl::StatusOr<ir::Sharding> ShardingOf(const DeviceMesh& mesh, std::string_view
   return sharding;
 }
 
+absl::StatusOr<Placement> PlacementOf(const DeviceMesh& mesh, std::string_view spec, const ir::Type& type) {
+  if (spec.empty()) return Placement::Whole(mesh);
+  WEFT_ASSIGN_OR_RETURN(const ir::Sharding sharding, ShardingOf(mesh, spec, type));
+  return Placement::Of(mesh, sharding);
+}
+
 absl::StatusOr<const DeviceMesh*> Engine::Mesh(std::span<Device* const> devices, ir::Mesh axes) {
   WEFT_RETURN_IF_ERROR(ir::Check(axes));
   if (axes.none()) return UserError("a mesh has at least one axis, name=size");

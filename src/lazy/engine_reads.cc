@@ -79,9 +79,13 @@ absl::StatusOr<bool> Engine::ReadableAfter(const Tensor& tensor, Data& lost, con
 
 absl::Status Engine::Read(Tensor* tensor, const Window& window, std::span<std::byte> destination,
                           std::string_view what) {
+  return UntilReadable(tensor, [&](Ref<Data>* data) { return ReadOnce(tensor, window, destination, what, data); });
+}
+
+absl::Status Engine::UntilReadable(Tensor* tensor, absl::FunctionRef<absl::Status(Ref<Data>* read_of)> once) {
   while (true) {
     Ref<Data> data;
-    const absl::Status status = ReadOnce(tensor, window, destination, what, &data);
+    const absl::Status status = once(&data);
     if (status.ok() || data == nullptr || data->word_count > 0) return status;
     if (!AnyFailed(*data)) return status;
     WEFT_ASSIGN_OR_RETURN(const bool again, ReadableAfter(*tensor, *data, status));

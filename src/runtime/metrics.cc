@@ -70,6 +70,7 @@ constexpr MetricInfo kCounters[] = {
     {"data_handles_released", "of those, the ones that nobody refers to any more", kNumber, "DestroyDataHandles"},
     {"bytes_to_device", "bytes that were copied to devices", kBytes},
     {"bytes_from_device", "bytes that were copied from devices", kBytes},
+    {"bytes_between_devices", "bytes that devices copied to each other", kBytes},
     {"nanoseconds_compiling", "time in which programs were compiled or loaded", kTime},
     {"nanoseconds_waiting", "time in which callers waited for devices: for room, memory and results", kTime},
     {"nanoseconds_recording", "callers' time outside of the parts below: recording, and what they do themselves",

@@ -79,6 +79,7 @@ enum class Counter : uint8_t {
   kDataHandlesReleased,
   kBytesToDevice,
   kBytesFromDevice,
+  kBytesBetweenDevices,
   kNanosecondsCompiling,
   kNanosecondsWaiting,
   // The time of a caller's thread, in the order of Part; see parts.h.

@@ -148,6 +148,15 @@ TEST(PjrtFake, APluginThatIsOlderOrLacksSomethingWorksAsFarAsItGoes) {
   }
 }
 
+TEST(PjrtFake, APluginWithoutCopiesBetweenDevicesLeavesThemToTheHost) {
+  Other other("devices=2;missing=PJRT_Buffer_CopyToDevice");
+  ASSERT_TRUE(other.opened.ok()) << other.error();
+  World w({}, *std::move(other.opened));
+  const auto copy = w.engine->CopyOver(w.Vector({1, 2}).get(), w.engine->devices()[1], "");
+  ASSERT_TRUE(copy.ok()) << copy.status();
+  EXPECT_EQ(*copy, nullptr);
+}
+
 TEST(PjrtFake, APluginThatCannotBeUsedSaysWhy) {
   EXPECT_THAT(Other("functions=91;minor=40").error(), HasSubstr("speaks PJRT 0.40, which is too old: it has no PJRT_Executable_OutputDimensions"));
   EXPECT_THAT(Other("major=1").error(), HasSubstr("speaks PJRT 1.115; this library speaks 0.x"));

@@ -69,5 +69,76 @@ TEST(PjrtFakeMeshes, ADeviceThatFailsInALaunchIsNamedAndTheOthersGoOn) {
   EXPECT_THAT(w.Read(third), ElementsAre(0, 0, 0, 0));
 }
 
+// The calls of the plugin while a value of four devices goes to others.
+struct Moves {
+  Since between{"PJRT_Buffer_CopyToDevice"}, down{"PJRT_Buffer_ToHostBuffer"}, up{"PJRT_Client_BufferFromHostBuffer"},
+      launches{"PJRT_LoadedExecutable_Execute"};
+};
+
+T CopyTo(World& w, const T& x, const lazy::DeviceMesh* mesh, std::string_view spec) {
+  auto copy = w.engine->CopyOver(x.get(), lazy::Where(mesh), spec);
+  EXPECT_TRUE(copy.ok()) << copy.status();
+  return copy.ok() ? *std::move(copy) : nullptr;
+}
+
+TEST(PjrtFakeMeshes, EqualPartsGoFromDeviceToDeviceOrStayWhereTheyAre) {
+  World w({}, Fake("devices=4"));
+  OnMesh on(w, {0, 1}, "a=2"), apart(w, {2, 3}, "b=2"), turned(w, {1, 0}, "c=2");
+  T x = on.F32({4}, {1, 2, 3, 4}, "a");
+  const Moves moves;
+  T far = CopyTo(w, x, apart.mesh, "b");
+  EXPECT_EQ(moves.between(), 2);
+  T near = CopyTo(w, far, apart.mesh, "b"), again = CopyTo(w, x, turned.mesh, "-");
+  // The second device has the first half of `turned` on the other one and the other way round: each part is sent once and joined.
+  EXPECT_EQ(moves.between(), 4);
+  EXPECT_EQ(moves.launches(), 2);
+  EXPECT_EQ(moves.down(), 0);
+  EXPECT_EQ(w.engine->CounterOf("bytes_between_devices"), 32);
+  for (const T& copy : {far, near, again}) EXPECT_THAT(w.Read(copy), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(w.Read(w.Op("add", {far, near})), ElementsAre(2, 4, 6, 8));
+}
+
+TEST(PjrtFakeMeshes, ABoxIsCutWhereItIsAndOnlyItIsSent) {
+  World w({}, Fake("devices=3"));
+  OnMesh apart(w, {1, 2}, "b=2");
+  T x = w.F32({2, 4}, {1, 2, 3, 4, 5, 6, 7, 8}, 0);
+  const Moves moves;
+  const int64_t before = Calls("to_device");
+  T cut = CopyTo(w, x, apart.mesh, "-,b");
+  EXPECT_EQ(moves.between(), 2);
+  EXPECT_EQ(moves.launches(), 1);
+  EXPECT_EQ(w.engine->CounterOf("bytes_between_devices"), 32);
+  EXPECT_LT(Calls("to_device") - before, 32) << "the starts alone";
+  EXPECT_THAT(w.Read(cut), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
+}
+
+TEST(PjrtFakeMeshes, WhatDevicesDoNotCopyGoesOverTheHost) {
+  for (const char* fault : {"fail=PJRT_Buffer_CopyToDevice:1:13", "fail=PJRT_Buffer_CopyToDevice:2:8", "fail=copy:2:13",
+                            "silent=PJRT_Buffer_CopyToDevice", "last_zero=PJRT_Buffer_CopyToDevice"}) {
+    SCOPED_TRACE(fault);
+    World w({}, Fake("devices=4"));
+    OnMesh on(w, {0, 1}, "a=2"), apart(w, {2, 3}, "b=2");
+    T x = on.F32({4}, {1, 2, 3, 4}, "a");
+    EXPECT_THAT(w.Read(x), ElementsAre(1, 2, 3, 4));
+    Faults(std::string("devices=4;") + fault);
+    // Null: nothing was made, and the caller goes over the host.
+    EXPECT_EQ(CopyTo(w, x, apart.mesh, "b"), nullptr);
+    Faults("devices=4");
+    EXPECT_THAT(w.Read(CopyTo(w, x, apart.mesh, "b")), ElementsAre(1, 2, 3, 4));
+  }
+}
+
+TEST(PjrtFakeMeshes, AValueWhoseLaunchFailedIsMadeAgainAndThenCopied) {
+  World w({}, Fake("devices=4"));
+  OnMesh on(w, {0, 1}, "a=2"), apart(w, {2, 3}, "b=2");
+  T x = on.F32({4}, {1, 2, 3, 4}, "a");
+  Faults("devices=4;fail=launch on 1:1:14");
+  T doubled = w.Op("add", {x, x}), squared = w.Op("mul", {x, x});
+  on.Sync();
+  EXPECT_THAT(w.Read(CopyTo(w, doubled, apart.mesh, "b")), ElementsAre(2, 4, 6, 8));
+  EXPECT_THAT(w.Read(CopyTo(w, squared, apart.mesh, "-")), ElementsAre(1, 4, 9, 16));
+  Faults("devices=4");
+}
+
 }  // namespace
 }  // namespace weft::pjrt

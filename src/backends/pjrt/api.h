@@ -81,6 +81,7 @@ enum class Function : size_t {
   kExecutableDeserializeAndLoad = 56,
   kBufferDestroy = 58,
   kBufferIsDeleted = 68,
+  kBufferCopyToDevice = 69,
   kBufferToHostBuffer = 70,
   kBufferReadyEvent = 72,
   kTopologyDescriptionCreate = 82,
@@ -433,6 +434,12 @@ struct BufferIsDeleted {
   Head head;
   Buffer* buffer = nullptr;
   bool is_deleted = false;
+};
+struct CopyToDevice {
+  Head head;
+  Buffer* buffer = nullptr;
+  Device* device = nullptr;
+  Buffer* copy = nullptr;
 };
 struct ToHostBuffer {
   Head head;

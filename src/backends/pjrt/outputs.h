@@ -83,6 +83,7 @@ inline const char* Unwritten(const api::ExecutableSerialize& a) { return a.bytes
 inline const char* Unwritten(const api::DeserializeAndLoad& a) {
   return a.executable != nullptr ? nullptr : "executable";
 }
+inline const char* Unwritten(const api::CopyToDevice& a) { return a.copy != nullptr ? nullptr : "buffer"; }
 inline const char* Unwritten(const api::ToHostBuffer& a) { return a.event != nullptr ? nullptr : "event"; }
 inline const char* Unwritten(const api::CopyRawToHost& a) { return a.event != nullptr ? nullptr : "event"; }
 inline const char* Unwritten(const api::ReadyEvent& a) { return a.event != nullptr ? nullptr : "event"; }

@@ -10,11 +10,13 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
 
+#include "src/backends/device_copies.h"
 #include "src/backends/open_results.h"
 #include "src/backends/pjrt/absent_backend.h"
 #include "src/backends/pjrt/aside.h"
 #include "src/backends/pjrt/attributes.h"
 #include "src/backends/pjrt/client.h"
+#include "src/backends/pjrt/device_copy.h"
 #include "src/backends/pjrt/executable_stats.h"
 #include "src/backends/pjrt/find.h"
 #include "src/backends/pjrt/libtpu.h"
@@ -85,12 +87,7 @@ absl::Status HostUpload::Begin(const std::string& what, const Ref<Event>& ended)
     done->OnDone([release = std::move(release)](const absl::Status&) { release(); });
     plugin.Forward(read, "", done);
   }
-  api::ReadyEvent is_ready{.buffer = call.buffer};
-  if (absl::Status asked = plugin.Call(api::Function::kBufferReadyEvent, &is_ready); !asked.ok()) {
-    ended->Complete(std::move(asked));
-  } else {
-    plugin.Forward(is_ready.event, what, ended);
-  }
+  plugin.ForwardReady(call.buffer, what, ended);
   return absl::OkStatus();
 }
 
@@ -102,13 +99,8 @@ absl::StatusOr<Ref<Buffer>> Upload(const std::shared_ptr<Client>& client, Device
   if (type == api::ElementType::kInvalid) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "tensors of ", NameOf(dtype), " cannot be on ", device->name);
   }
-  Usage& usage = client->usage(device->id);
   const int64_t bytes = CountOf(dims) * BytesOf(dtype);
-  if (const absl::Status counted = usage.Exchange(bytes); !counted.ok()) {
-    return absl::Status(counted.code(),
-                        absl::StrCat("no memory for a tensor of ", bytes, " bytes: ", counted.message()));
-  }
-  Share share(&usage, bytes);
+  WEFT_ASSIGN_OR_RETURN(Share share, ShareOf(client->usage(device->id), bytes));
   const auto upload = std::make_shared<HostUpload>(client);
   upload->dims.assign(dims.begin(), dims.end());
   if (client->watch() != nullptr && bytes > 0) {
@@ -428,7 +420,7 @@ absl::StatusOr<std::vector<DeviceResults>> PjrtExecutable::Execute(std::span<con
   return results;
 }
 
-class PjrtBackend final : public Backend, public OpenResults, public StridedUploads {
+class PjrtBackend final : public Backend, public OpenResults, public StridedUploads, public DeviceCopies {
  public:
   PjrtBackend(std::shared_ptr<Client> client, const Options& options)
       : client_(std::move(client)),
@@ -516,7 +508,13 @@ class PjrtBackend final : public Backend, public OpenResults, public StridedUplo
   absl::StatusOr<Ref<Buffer>> Adopt(Device* device, DType dtype, std::span<const int64_t> dims, void* data,
                                     std::function<void()> release) override {
     if (release == nullptr) release = [] {};
-    return Upload(client_, device, dtype, dims, data, std::move(release));
+    absl::StatusOr<Ref<Buffer>> buffer = Upload(client_, device, dtype, dims, data, std::move(release));
+    // CPUs read it in place for good: no launch writes there.
+    if (buffer.ok() && client_->platform() == "cpu") (*buffer)->Hold();
+    return buffer;
+  }
+  absl::StatusOr<Ref<Buffer>> CopyToDevice(const Ref<Buffer>& from, Device* to) override {
+    return pjrt::CopyToDevice(client_, from, to);
   }
   absl::Status FromDevice(Buffer& buffer, int64_t offset, std::span<std::byte> destination) override {
     WEFT_RETURN_IF_ERROR(buffer.ready().Wait());  // one that failed may be none of ours

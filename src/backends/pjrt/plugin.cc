@@ -170,6 +170,7 @@ std::string_view NameOf(api::Function function) {
     case kExecutableDeserializeAndLoad: return "PJRT_Executable_DeserializeAndLoad";
     case kBufferDestroy: return "PJRT_Buffer_Destroy";
     case kBufferIsDeleted: return "PJRT_Buffer_IsDeleted";
+    case kBufferCopyToDevice: return "PJRT_Buffer_CopyToDevice";
     case kBufferToHostBuffer: return "PJRT_Buffer_ToHostBuffer";
     case kBufferReadyEvent: return "PJRT_Buffer_ReadyEvent";
     case kTopologyDescriptionCreate: return "PJRT_TopologyDescription_Create";
@@ -283,6 +284,13 @@ void Plugin::Forward(api::Event* event, std::string what, Ref<Event> to) const {
   if (Call(api::Function::kEventOnReady, &ask).ok()) return;
   delete pending;
   to->Complete(Await(event));  // nobody would have called
+}
+
+void Plugin::ForwardReady(api::Buffer* buffer, std::string what, Ref<Event> to) const {
+  api::ReadyEvent ready{.buffer = buffer};
+  if (absl::Status asked = Call(api::Function::kBufferReadyEvent, &ready); !asked.ok())
+    return to->Complete(std::move(asked));
+  Forward(ready.event, std::move(what), std::move(to));
 }
 
 // --- Opening ---------------------------------------------------------------------------------------------------------------

@@ -57,6 +57,8 @@ class Plugin {
   // Completes `to` when the event is, on a thread of the plugin's or at once, and destroys the event. `what` starts the text of
   // a failure.
   void Forward(api::Event* event, std::string what, Ref<Event> to) const;
+  // The same when the buffer has its bytes.
+  void ForwardReady(api::Buffer* buffer, std::string what, Ref<Event> to) const;
 
  private:
   Plugin() = default;

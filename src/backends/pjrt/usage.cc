@@ -1,6 +1,8 @@
 // See usage.h.
 #include "src/backends/pjrt/usage.h"
 
+#include "absl/strings/str_cat.h"
+
 namespace weft::pjrt {
 
 absl::Status Usage::Exchange(int64_t more, int64_t gone, int64_t besides) {
@@ -18,6 +20,14 @@ absl::Status Usage::Exchange(int64_t more, int64_t gone, int64_t besides) {
   while (now > most && !peak_.compare_exchange_weak(most, now, std::memory_order_relaxed)) {
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<Share> ShareOf(Usage& usage, int64_t bytes) {
+  if (const absl::Status counted = usage.Exchange(bytes); !counted.ok()) {
+    return absl::Status(counted.code(),
+                        absl::StrCat("no memory for a tensor of ", bytes, " bytes: ", counted.message()));
+  }
+  return Share(&usage, bytes);
 }
 
 }  // namespace weft::pjrt

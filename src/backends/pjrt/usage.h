@@ -45,4 +45,7 @@ class Share {
   int64_t bytes_ = 0;
 };
 
+// Counts a new tensor of so many bytes: RESOURCE_EXHAUSTED where the limit leaves none.
+absl::StatusOr<Share> ShareOf(Usage& usage, int64_t bytes);
+
 }  // namespace weft::pjrt

@@ -81,4 +81,10 @@ class OpenCut {
   const Cut& cut_;
 };
 
+// The values of tensors that live on one mesh, as they are now: others may assign to them while something is compiled.
+struct ValuesAt {
+  MeshState* state;
+  std::vector<ir::Value> values;
+};
+
 }  // namespace weft::lazy

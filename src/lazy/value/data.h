@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "src/ir/node.h"
@@ -17,7 +18,7 @@ using Shards = absl::InlinedVector<Ref<Buffer>, 1>;
 
 // One value: shards, one a device of its mesh, or the words of a small scalar argument (the caller's numbers, random
 // states), which travel in the launch's argument block and never become a buffer. Exactly one Data exists per buffer of
-// ours. Thread rule: changed under the engine's lock only.
+// ours, but for buffers that are held (HoldShard). Thread rule: changed under the engine's lock only.
 class Data final : public ir::Payload {
  public:
   // u64[3], a random state, is the largest.
@@ -83,6 +84,11 @@ class Data final : public ir::Payload {
     failed = false;
     launched = nullptr;
   }
+  // Another value has this buffer, too: no launch takes it over as long as this value lives.
+  void HoldShard(size_t i) {
+    shards_[i]->Hold();
+    held_.push_back(shards_[i]);
+  }
   // The next device's. Allocates nothing where there is room.
   void Add(Ref<Buffer> shard) { shards_.push_back(std::move(shard)); }
 
@@ -101,12 +107,20 @@ class Data final : public ir::Payload {
   ~Data() override {
     // Runs on any thread: results of launches that have run go where they end.
     if (metrics_ != nullptr) metrics_->Add(Counter::kDataHandlesReleased);
+    for (const Ref<Buffer>& shard : held_) shard->Unhold();
   }
 
   std::optional<Placement> sharding_;
   Shards shards_;
+  std::vector<Ref<Buffer>> held_;
   std::shared_ptr<bool> taken_;             // of all copies
   const std::shared_ptr<Metrics> metrics_;  // that count it; null: of words
+};
+
+// How a known value lies, and of each holder its part.
+struct Lying {
+  Placement placement;
+  Shards shards;  // empty: words, which are everywhere
 };
 
 // The data of a node with several results: one for each, null where not computed.

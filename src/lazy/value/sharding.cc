@@ -142,9 +142,6 @@ absl::Status ReadParts(const Placement& placement, const Dims& dims, int64_t ele
   return absl::OkStatus();
 }
 
-namespace {
-
-// The box that two boxes of a value have in common; it may be empty.
 ir::Box Common(const ir::Box& a, const ir::Box& b) {
   ir::Box common = a;
   for (size_t d = 0; d < a.sizes.size(); ++d) {
@@ -155,12 +152,13 @@ ir::Box Common(const ir::Box& a, const ir::Box& b) {
   return common;
 }
 
-// The inner box as it lies in the outer one.
 ir::Box Within(const ir::Box& inner, const ir::Box& outer) {
   ir::Box box = inner;
   for (size_t d = 0; d < box.starts.size(); ++d) box.starts[d] -= outer.starts[d];
   return box;
 }
+
+namespace {
 
 // Copies `common` out of a part into the destination, both boxes of the value, in pieces.
 absl::Status ReadCommon(const ir::Box& part, const ir::Box& common, const ir::Box& box, int64_t element,

@@ -92,6 +92,13 @@ class Placement {
 // How a value of this type lies that `spec` says, a word a dimension. INVALID_ARGUMENT for a device alone, an axis that the mesh does
 // not have, one that is named twice or does not divide its dimension, and another number of words than dimensions.
 absl::StatusOr<ir::Sharding> ShardingOf(const DeviceMesh& mesh, std::string_view spec, const ir::Type& type);
+// The same as a placement; "" is whole, on a device alone, too. Call under the engine's lock.
+absl::StatusOr<Placement> PlacementOf(const DeviceMesh& mesh, std::string_view spec, const ir::Type& type);
+
+// The box that two boxes of a value have in common; it may be empty.
+ir::Box Common(const ir::Box& a, const ir::Box& b);
+// The inner box as it lies in the outer one.
+ir::Box Within(const ir::Box& inner, const ir::Box& outer);
 
 // The bytes of a dense part, elements of `element` bytes, that lie in the dense value's bytes [offset, offset + size). They are
 // neighbours, because a part has its elements in the order of the value.

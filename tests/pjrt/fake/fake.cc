@@ -18,7 +18,8 @@
 //   portable=0         programs for any device are not compiled  ignores_portable   they are compiled for the first one
 //   keeps_device       what is loaded is for the device that it was compiled for, whatever the options say
 //   fail=PJRT_X:N:C    the N-th call since this was set fails with code C (any number of these); fail=launch:N:C: not the call
-//                      but the launch, when it runs; fail=launch on D:N:C: on that device of it; N = 0: each call
+//                      but the launch, when it runs; fail=launch on D:N:C: on that device of it; fail=copy:N:C: a copy from
+//                      device to device, when it runs; N = 0: each call
 //   silent=PJRT_X      answers success and has done nothing (any number of these; of what destroys: it is done)
 //   last_zero=PJRT_X   answers success, done as usual, and the last word of its arguments is zero
 //   PLUGIN_Profiler_X  stand in fail=, and PLUGIN_Profiler_CollectData in silent=: it then gives what is no message
@@ -316,6 +317,25 @@ absl::Status BufferToHostBuffer(api::ToHostBuffer& args) {
   return absl::OkStatus();
 }
 
+// The source's device does it, once the source is there.
+absl::Status BufferCopyToDevice(api::CopyToDevice& args) {
+  WEFT_ASSIGN_OR_RETURN(const auto source, StorageOf(*args.buffer));
+  if (args.device == source->device) return absl::InvalidArgumentError("fake: a copy from a device to itself");
+  WEFT_RETURN_IF_ERROR(Alive(*args.device));
+  WEFT_RETURN_IF_ERROR(Room(*args.device, source->bytes));
+  auto copy = std::make_shared<Storage>(args.device, source->dtype, source->dims);
+  args.copy = NewBuffer(copy);
+  source->device->line.Add([source, copy] {
+    Pause(*source->device);
+    absl::Status status = source->ready->Wait();
+    status.Update(Alive(*copy->device));
+    if (status.ok()) status = Current()->Call("copy");
+    if (status.ok()) copy->value = HostTensor(copy->dtype, copy->dims, source->value.bytes());
+    copy->ready->Complete(std::move(status));
+  });
+  return absl::OkStatus();
+}
+
 // --- The table -------------------------------------------------------------------------------------------------------------
 
 // From the arguments' struct to the function's own, with what is the same for all: counting, faults, sizes.
@@ -442,6 +462,7 @@ const Slot kSlots[] = {
     WEFT_FAKE(65, "Buffer_Device", BufferDevice),
     WEFT_FAKE(67, "Buffer_Delete", BufferDelete),
     WEFT_FAKE(68, "Buffer_IsDeleted", BufferIsDeleted),
+    WEFT_FAKE(69, "Buffer_CopyToDevice", BufferCopyToDevice),
     WEFT_FAKE(70, "Buffer_ToHostBuffer", BufferToHostBuffer),
     WEFT_FAKE(71, "Buffer_IsOnCpu", BufferIsOnCpu),
     WEFT_FAKE(72, "Buffer_ReadyEvent", BufferReadyEvent),

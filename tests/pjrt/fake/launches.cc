@@ -78,6 +78,8 @@ absl::Status Come(Launch& launch, size_t p) {
 
 // On the thread of the p-th device.
 void Run(Launch& launch, size_t p) {
+  // An argument may come from another device's thread, which waits for nothing that was begun later.
+  for (const auto& argument : launch.parts[p].arguments) argument->ready->Wait().IgnoreError();
   absl::Status come = Come(launch, p);
   {
     MutexLock lock(launch.mutex);
