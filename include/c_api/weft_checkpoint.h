@@ -515,6 +515,20 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load_box(weft_checkpoi
     size_t path_length, const int64_t* starts, const int64_t* sizes, size_t rank, weft_device* device,
     weft_tensor** out) WEFT_NOEXCEPT;
 
+/* Reads one tensor onto a mesh of the reader's context, cut as spec says: each device gets its part, of which
+ * weft_checkpoint_reader_load_box says what is read, one after the other, and the host never has the whole.
+ * memory_budget counts the whole.
+ *   path: path_length bytes
+ *   spec: may be NULL; spec_length bytes; a word a dimension, joined by commas, as weft_shard takes it; NULL: whole on
+ *   each device
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION,
+ * PERMISSION_DENIED, CANCELLED. Threads: any. May block. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load_sharded(weft_checkpoint_reader* reader,
+    const char* path, size_t path_length, weft_mesh* mesh, const char* spec, size_t spec_length,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
 /* Reads several tensors, in the order in which they lie in the file, whatever the order of the call: all or none.
  * memory_budget is for all of them together.
  *   indices: count entries; as weft_checkpoint_reader_find gives them
@@ -527,9 +541,9 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load_many(weft_checkpo
     const uint64_t* indices, size_t count, weft_device* device, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Gives the tensors of a tree the values that a file has under their paths, as weft_tensor_assign does: on their
- * devices, one after the other, so that memory for the largest is needed and not for all. Whatever does not fit is
- * found before the first is assigned; where reading fails after that, the error says how many have their new values.
- * What of the tree is no tensor stays as it is.
+ * devices, cut over a mesh as they are, one after the other, so that memory for the largest is needed and not for all.
+ * Whatever does not fit is found before the first is assigned; where reading fails after that, the error says how many
+ * have their new values. What of the tree is no tensor stays as it is.
  *   options: may be NULL
  *   out_report: may be NULL; yours: release it; a dict of lists of text: "missing" and "shape_differs", paths of the
  *   tree, and "unexpected", names of the file

@@ -319,6 +319,7 @@ struct weft_api_v1 {
   weft_error* (*optimizer_whole_state)(weft_optimizer* optimizer, weft_tree** out);
   weft_error* (*checkpoint_save_job)(weft_context* ctx, weft_job* job, const char* path, size_t path_length, weft_tree* tree, const weft_job_save_options* options);
   weft_error* (*optimizer_load_from)(weft_optimizer* optimizer, weft_checkpoint_reader* reader, const char* path, size_t path_length);
+  weft_error* (*checkpoint_reader_load_sharded)(weft_checkpoint_reader* reader, const char* path, size_t path_length, weft_mesh* mesh, const char* spec, size_t spec_length, weft_tensor** out);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

@@ -77,6 +77,27 @@ absl::Status ReaderObject::ReadBox(uint32_t id, const FileTensor& record, std::s
   });
 }
 
+absl::Status ReaderObject::ReadBoxValues(uint32_t id, const FileTensor& record, std::span<const int64_t> starts,
+                                         std::span<const int64_t> sizes, std::span<std::byte> out) {
+  using Bytes = std::vector<std::byte, LargeStdAllocator<std::byte>>;
+  if (std::ranges::equal(sizes, record.dims)) return ReadValues(id, record, out);
+  if (BitsOf(record.dtype) < 8) {  // several elements share a byte: the whole is read
+    Bytes all(static_cast<size_t>(CountOf(record.dims)));
+    WEFT_RETURN_IF_ERROR(ReadValues(id, record, all));
+    size_t done = 0;
+    return ForEachRun(record.dims, starts, sizes, [&](int64_t offset, int64_t count) {
+      std::memcpy(out.data() + done, all.data() + offset, static_cast<size_t>(count));
+      done += static_cast<size_t>(count);
+      return absl::OkStatus();
+    });
+  }
+  if (record.logical == record.dtype) return ReadBox(id, record, starts, sizes, out);
+  Bytes stored(static_cast<size_t>(CountOf(sizes) * BytesOf(record.dtype)));
+  WEFT_RETURN_IF_ERROR(ReadBox(id, record, starts, sizes, stored));
+  ConvertHeld(record.dtype, stored, record.logical, out);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Ref<lazy::Tensor>> ReaderObject::LoadBox(uint32_t id, std::span<const int64_t> starts,
                                                         std::span<const int64_t> sizes, const lazy::Where& device) {
   WEFT_ASSIGN_OR_RETURN(const FileTensor record, Tensor(id));
@@ -90,24 +111,20 @@ absl::StatusOr<Ref<lazy::Tensor>> ReaderObject::LoadBox(uint32_t id, std::span<c
                                       record.name, "': ", bytes, " bytes"));
   }
   return engine->FromFilled(device, ir::Type::Tensor(record.logical, Dims(sizes.begin(), sizes.end())),
-                            [&](std::span<std::byte> out) -> absl::Status {
-                              using Bytes = std::vector<std::byte, LargeStdAllocator<std::byte>>;
-                              if (BitsOf(record.dtype) < 8) {  // several elements share a byte: the whole is read
-                                Bytes all(static_cast<size_t>(CountOf(record.dims)));
-                                WEFT_RETURN_IF_ERROR(ReadValues(id, record, all));
-                                size_t done = 0;
-                                return ForEachRun(record.dims, starts, sizes, [&](int64_t offset, int64_t count) {
-                                  std::memcpy(out.data() + done, all.data() + offset, static_cast<size_t>(count));
-                                  done += static_cast<size_t>(count);
-                                  return absl::OkStatus();
-                                });
-                              }
-                              if (record.logical == record.dtype) return ReadBox(id, record, starts, sizes, out);
-                              Bytes stored(static_cast<size_t>(CountOf(sizes) * BytesOf(record.dtype)));
-                              WEFT_RETURN_IF_ERROR(ReadBox(id, record, starts, sizes, stored));
-                              ConvertHeld(record.dtype, stored, record.logical, out);
-                              return absl::OkStatus();
-                            });
+                            [&](std::span<std::byte> out) { return ReadBoxValues(id, record, starts, sizes, out); });
+}
+
+absl::StatusOr<Ref<lazy::Tensor>> ReaderObject::LoadOnMesh(uint32_t id, const lazy::DeviceMesh& mesh,
+                                                           std::string_view spec) {
+  WEFT_ASSIGN_OR_RETURN(const FileTensor record, Tensor(id));
+  WEFT_RETURN_IF_ERROR(CheckedDType(static_cast<uint32_t>(record.dtype)).status());
+  if (!record.loadable) return Load(id, lazy::Where(&mesh));  // which says why it cannot be
+  WEFT_ASSIGN_OR_RETURN(const int64_t bytes, CheckedBytes(record.logical, record.dims.data(), record.dims.size()));
+  WEFT_RETURN_IF_ERROR(CheckBudget(static_cast<uint64_t>(bytes), absl::StrCat("tensor '", record.name, "'")));
+  const ir::Type type = ir::Type::Tensor(record.logical, Dims(record.dims.begin(), record.dims.end()));
+  return engine->FromBoxes(lazy::Where(&mesh), type, spec, [&](const ir::Box& box, std::span<std::byte> out) {
+    return ReadBoxValues(id, record, box.starts, box.sizes, out);
+  });
 }
 
 absl::StatusOr<Ref<lazy::Tensor>> ReaderObject::LoadRange(uint32_t id, int64_t first, int64_t count,
@@ -136,3 +153,24 @@ absl::StatusOr<Ref<lazy::Tensor>> ReaderObject::LoadRange(uint32_t id, int64_t f
 }
 
 }  // namespace weft::c_api
+
+using namespace weft;
+using namespace weft::c_api;
+
+extern "C" weft_error* weft_checkpoint_reader_load_sharded(weft_checkpoint_reader* reader, const char* path,
+                                                           size_t path_length, weft_mesh* mesh, const char* spec,
+                                                           size_t spec_length, weft_tensor** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> object, Get(reader, "reader"));
+    const Interruptible until_cancelled = UntilCancelled(*object->engine);
+    WEFT_ASSIGN_OR_RETURN(const uint32_t id, object->Find(path, path_length));
+    WEFT_ASSIGN_OR_RETURN(Pin<MeshObject> onto, Get(mesh, "mesh"));
+    if (onto->engine.get() != object->engine.get()) {
+      return UserError(onto->mesh->name(), " belongs to another context than the reader");
+    }
+    WEFT_ASSIGN_OR_RETURN(const std::string_view words, OptionalText(spec, spec_length, "spec"));
+    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, object->LoadOnMesh(id, *onto->mesh, words));
+    return MakeTensor(std::move(tensor), out);
+  });
+}

@@ -91,10 +91,12 @@ bool Fits(int64_t value, bool wrapped, DType dtype) {
   return bits == 64 || (value >= -(int64_t{1} << (bits - 1)) && value < int64_t{1} << (bits - 1));
 }
 
+// Some of the tensor's values; an error names an element by its place among them.
 absl::Status Convert(const FileTensor& record, std::span<const std::byte> in, DType to, std::span<std::byte> out) {
   const DType from = record.logical;
   if (IsHeldAs(from, to) && IsFloat(from)) return ConvertHeld(from, in, to, out), absl::OkStatus();
-  const int64_t count = CountOf(record.dims), from_bytes = BytesOf(from), to_bytes = BytesOf(to);
+  const int64_t from_bytes = BytesOf(from), to_bytes = BytesOf(to);
+  const int64_t count = static_cast<int64_t>(in.size()) / from_bytes;
   for (int64_t at = 0; at < count; at += kPiece) {
     const int64_t n = std::min(kPiece, count - at);
     const HostTensor piece(from, {n},
@@ -118,19 +120,30 @@ absl::Status Convert(const FileTensor& record, std::span<const std::byte> in, DT
   return absl::OkStatus();
 }
 
-absl::StatusOr<Ref<lazy::Tensor>> LoadAsType(ReaderObject& object, uint32_t id, DType dtype, const lazy::Where& place) {
+// A value to be assigned to the target: of its type, where it is, and cut as it is.
+absl::StatusOr<Ref<lazy::Tensor>> LoadLike(ReaderObject& object, uint32_t id, lazy::Tensor& target) {
   WEFT_ASSIGN_OR_RETURN(const FileTensor record, object.Tensor(id));
-  if (record.logical == dtype) return object.Load(id, place);
+  const DType dtype = target.dtype();
+  const lazy::DeviceMesh& mesh = target.sharding().mesh();
+  std::string spec;
+  if (!mesh.alone()) {
+    WEFT_ASSIGN_OR_RETURN(const lazy::Engine::Lying lying, object.engine->LyingOf(&target));
+    spec = ir::ToString(mesh.axes(), lying.placement.sharding(), record.dims.size());
+  }
+  if (record.logical == dtype) {
+    return mesh.alone() ? object.Load(id, lazy::Where(target.device())) : object.LoadOnMesh(id, mesh, spec);
+  }
   const uint64_t bytes =
       static_cast<uint64_t>(CountOf(record.dims)) * static_cast<uint64_t>(BytesOf(record.logical) + BytesOf(dtype));
   WEFT_RETURN_IF_ERROR(object.CheckBudget(bytes, absl::StrCat("tensor '", record.name, "' and its conversion")));
-  return object.engine->FromFilled(place, ir::Type::Tensor(dtype, Dims(record.dims.begin(), record.dims.end())),
-                                   [&](std::span<std::byte> out) -> absl::Status {
-                                     std::vector<std::byte, LargeStdAllocator<std::byte>> values(
-                                         static_cast<size_t>(CountOf(record.dims) * BytesOf(record.logical)));
-                                     WEFT_RETURN_IF_ERROR(object.ReadValues(id, record, values));
-                                     return Convert(record, values, dtype, out);
-                                   });
+  const auto fill = [&](const ir::Box& box, std::span<std::byte> out) -> absl::Status {
+    std::vector<std::byte, LargeStdAllocator<std::byte>> values(
+        static_cast<size_t>(CountOf(box.sizes) * BytesOf(record.logical)));
+    WEFT_RETURN_IF_ERROR(object.ReadBoxValues(id, record, box.starts, box.sizes, values));
+    return Convert(record, values, dtype, out);
+  };
+  const lazy::Where place = mesh.alone() ? lazy::Where(target.device()) : lazy::Where(&mesh);
+  return object.engine->FromBoxes(place, target.type(), spec, fill);
 }
 
 absl::StatusOr<TensorTree> Report(const Match& match) {
@@ -158,8 +171,7 @@ absl::StatusOr<TensorTree> LoadInto(ReaderObject& object, const TensorTree& tree
   for (size_t i = 0; i < match.fits.size(); ++i) {
     lazy::Tensor* const target = tree.values[match.fits[i].leaf].get();
     const absl::Status status = [&]() -> absl::Status {
-      WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> value,
-                            LoadAsType(object, match.fits[i].id, target->dtype(), lazy::Where(target->device())));
+      WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> value, LoadLike(object, match.fits[i].id, *target));
       return object.engine->Assign(target, value.get());
     }();
     if (!status.ok()) {

@@ -69,12 +69,17 @@ class ReaderObject final : public RefCounted {
                                             std::span<const int64_t> sizes, const lazy::Where& device);
   // Elements of it from `first` on, in one dimension; what is behind its end is 0.
   absl::StatusOr<Ref<lazy::Tensor>> LoadRange(uint32_t id, int64_t first, int64_t count, const lazy::Where& device);
+  // On a mesh, of which each device gets its box and reads what touches it; `spec` "": all of it.
+  absl::StatusOr<Ref<lazy::Tensor>> LoadOnMesh(uint32_t id, const lazy::DeviceMesh& mesh, std::string_view spec);
   // Every tensor, in the order of the file, in the file's tree.
   absl::StatusOr<Ref<TreeObject>> LoadTree(weft_device* device);
   // RESOURCE_EXHAUSTED where a call would make more bytes of tensors than its owner allows.
   absl::Status CheckBudget(uint64_t bytes, std::string_view what) const;
   // The bytes of a tensor as values of `record.logical`, each element in bytes of its own.
   absl::Status ReadValues(uint32_t id, const FileTensor& record, std::span<std::byte> out);
+  // The same of a box, which the tensor has.
+  absl::Status ReadBoxValues(uint32_t id, const FileTensor& record, std::span<const int64_t> starts,
+                             std::span<const int64_t> sizes, std::span<std::byte> out);
 
   const Ref<lazy::Engine> engine;
 

@@ -163,7 +163,7 @@ class Sense(unittest.TestCase):
 # Core functions that give tensors and record nothing: operations by name, handles that exist, reads of files and of other processes.
 NOT_RECORDED = set("""weft_scope_keep weft_op_apply weft_op_apply_on weft_op_apply_in weft_op_apply_many weft_function_begin
 weft_function_captures weft_function_run weft_tree_get_tensor weft_checkpoint_reader_load weft_checkpoint_reader_load_as
-weft_checkpoint_reader_load_box weft_checkpoint_reader_load_many weft_idx_read weft_loader_next weft_job_all_reduce weft_job_all_gather
+weft_checkpoint_reader_load_box weft_checkpoint_reader_load_sharded weft_checkpoint_reader_load_many weft_idx_read weft_loader_next weft_job_all_reduce weft_job_all_gather
 weft_job_reduce_scatter weft_job_all_to_all weft_job_broadcast""".split())
 
 

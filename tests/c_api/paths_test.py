@@ -18,7 +18,7 @@ TEXT = b"func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {\n  return %a : te
 KINDS = {"folder": "a directory", "fifo": "a FIFO", "link": "a FIFO", "socket": "a socket", "device": "a device"}
 # Parameters called path that name something inside a file or a tree; one called file is the position of a line of source.
 INSIDE = {"weft_tree_find", "weft_checkpoint_reader_load", "weft_checkpoint_reader_load_as", "weft_checkpoint_reader_load_box",
-          "weft_checkpoint_reader_find"}
+          "weft_checkpoint_reader_load_sharded", "weft_checkpoint_reader_find"}
 
 
 def parameters():

@@ -1,4 +1,4 @@
-"""tests/c_api/meshes.c, mesh_values.c, mesh_copies.c and open_results.c on XLA:CPU plugins with four devices: ten losses both ways at once on the newest, within 1e-5 of one
+"""tests/c_api/meshes.c, mesh_values.c, mesh_copies.c, mesh_checkpoints.c and open_results.c on XLA:CPU plugins with four devices: ten losses both ways at once on the newest, within 1e-5 of one
 device; with --full twenty of each way on each of three, and six of each network of mesh_models.c."""
 import os
 import pathlib
@@ -21,7 +21,7 @@ def main():
     few = [] if sys.argv[2:] == ["all"] else ["few"]
     print(f"PJRT {version}", flush=True)
     lie = "whole" if version == "0.81" else "cut"  # whether the plugin has the extension Shardings
-    programs = [["weft_c_meshes", *few], ["weft_c_mesh_values"], ["weft_c_mesh_copies"], ["weft_c_open_results", lie]] + ([["weft_c_mesh_models", "few"]] if not few else [])
+    programs = [["weft_c_meshes", *few], ["weft_c_mesh_values"], ["weft_c_mesh_copies"], ["weft_c_open_results", lie], ["weft_c_mesh_checkpoints", "64" if few else "256"]] + ([["weft_c_mesh_models", "few"]] if not few else [])
     codes = []
     for program, *more in programs:
         codes.append(subprocess.run([str(BUILD / "bin" / program), "pjrt", xla_cpu.plugin(), *more], env=env, timeout=600).returncode)

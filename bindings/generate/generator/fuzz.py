@@ -36,7 +36,7 @@ TEXTS_OF = {
     ("weft_device_by_name", "name"): "Words::kDevices", ("weft_metric_get", "name"): "Words::kMetrics", ("weft_metric_samples", "name"): "Words::kMetrics",
     ("weft_metric_add", "name"): "Words::kMetrics", ("weft_metric_record", "name"): "Words::kMetrics", ("weft_span_begin", "name"): "Words::kMetrics",
     ("weft_tree_find", "path"): "Words::kKeys", ("weft_optimizer_load_from", "path"): "Words::kKeys", ("weft_checkpoint_reader_load", "path"): "Words::kKeys", ("weft_checkpoint_reader_find", "path"): "Words::kKeys",
-    ("weft_checkpoint_reader_load_as", "path"): "Words::kKeys", ("weft_checkpoint_reader_open_with", "path"): "Words::kReadFiles",
+    ("weft_checkpoint_reader_load_as", "path"): "Words::kKeys", ("weft_checkpoint_reader_load_sharded", "path"): "Words::kKeys", ("weft_checkpoint_reader_open_with", "path"): "Words::kReadFiles",
     ("weft_checkpoint_convert", "path"): "Words::kReadFiles", ("weft_checkpoint_salvage", "path"): "Words::kReadFiles", ("weft_file_describe", "path"): "Words::kReadFiles",
 }
 # Chosen once in so many times that it could have been: what waits, writes files or makes threads.
