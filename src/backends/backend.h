@@ -47,6 +47,9 @@ struct ExecutableStats {
   int64_t code_bytes = 0;
   int64_t kernels_compiled = 0;  // 0 if loaded
   int64_t memory_bytes = 0;      // that it takes while it is there: code and lists, not what launches use; 0: unknown
+  // The bytes of arguments that a device has, and of those that become results, when the program was compiled here; -1: nobody counts.
+  int64_t argument_bytes = -1;
+  int64_t alias_bytes = -1;
   // As the device's compiler counts them for one run; -1: it does not.
   int64_t flops = -1;
   int64_t bytes_accessed = -1;

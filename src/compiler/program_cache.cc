@@ -153,6 +153,9 @@ absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted,
                         " bytes of code, ", stats.temporary_bytes, " bytes of temporaries",
                         stats.flops < 0 ? "" : absl::StrCat(", ", stats.flops, " flops"),
                         stats.bytes_accessed < 0 ? "" : absl::StrCat(", ", stats.bytes_accessed, " bytes accessed"),
+                        stats.argument_bytes < 0 ? ""
+                                                 : absl::StrCat(", ", stats.argument_bytes, " bytes of arguments, ",
+                                                                stats.alias_bytes, " of them for results"),
                         loaded     ? ""
                         : Stores() ? "; not in the disk cache"
                                    : "; no disk cache");

@@ -208,7 +208,48 @@ static void check_share(const network* n, const model* m, int own_memory) {
   }
 }
 
-static void train(const char* platform, const char* plugin, const network* n, way how, int steps, float* losses) {
+/* Sizes of a program on a device, as the plugin counts them and the log tells. */
+typedef struct {
+  long long arguments, results, temporaries;
+} sizes;
+
+/* The program with the most arguments is the training step. Without a plugin nobody counts. */
+static void note(void* user, weft_log_level level, const char* text, size_t length) {
+  sizes* const most = user;
+  char line[2000];
+  const char *arguments, *temporaries;
+  long long in = 0;
+  (void)level;
+  snprintf(line, sizeof line, "%.*s", (int)length, text);
+  arguments = strstr(line, " bytes of arguments, "), temporaries = strstr(line, " bytes of temporaries");
+  if (arguments == NULL || temporaries == NULL) return;
+  while (arguments > line && arguments[-1] >= '0' && arguments[-1] <= '9') --arguments;
+  while (temporaries > line && temporaries[-1] >= '0' && temporaries[-1] <= '9') --temporaries;
+  in = atoll(arguments);
+  if (in <= most->arguments) return;
+  most->arguments = in, most->temporaries = atoll(temporaries), most->results = atoll(strstr(arguments, "arguments, ") + 11);
+}
+
+/* FSDP's step takes its share of parameters and slots and nothing more than one device's takes beside these, and all of the share becomes results. In between
+ * it needs a quarter of what one device needs, and what the plugin gathers: at most all parameters and their gradients. */
+static void check_sizes(const network* n, const sizes* one, const sizes* fsdp) {
+  long long whole = 0, share, beside;
+  int i;
+  for (i = 0; i < n->params; ++i) {
+    long long count = 1;
+    size_t d;
+    for (d = 0; d < n->shapes[i].rank; ++d) count *= n->shapes[i].dims[d];
+    whole += 3 * 4 * count;
+  }
+  share = whole / 4, beside = one->arguments - whole;
+  printf("  %s, FSDP: a device takes %lld bytes (share %lld, one device %lld), of which %lld become results, and needs %lld in between (one device %lld)\n", n->name, fsdp->arguments,
+         share, one->arguments, fsdp->results, fsdp->temporaries, one->temporaries);
+  CHECK(fsdp->arguments >= share && fsdp->arguments <= share + beside);
+  CHECK(fsdp->results >= share);
+  CHECK(fsdp->temporaries <= one->temporaries / 4 + 2 * (whole / 3));
+}
+
+static void train(const char* platform, const char* plugin, const network* n, way how, int steps, float* losses, sizes* taken) {
   weft_context* ctx = context_of(platform, plugin);
   weft_mesh* mesh = NULL;
   weft_optimizer* opt = NULL;
@@ -218,6 +259,7 @@ static void train(const char* platform, const char* plugin, const network* n, wa
     MUST(weft_mesh_create(ctx, NULL, 0, AXES[how], WEFT_STRLEN, &mesh));
     MUST(weft_context_set_mesh(ctx, mesh));
   }
+  MUST(weft_context_set_log(ctx, WEFT_LOG_DEBUG, note, taken, NULL));
   make(ctx, n, &m);
   m.layer = layer_of(ctx);
   MUST(weft_adamw_create(ctx, m.p, (size_t)n->params, NULL, &opt));
@@ -246,13 +288,17 @@ static void losses_agree(const char* platform, const char* plugin, int steps, do
   size_t k;
   for (k = 0; k < sizeof NETWORKS / sizeof *NETWORKS; ++k) {
     float one[STEPS], many[STEPS];
+    sizes of_one = {0}, of_many;
     way how;
     int i;
-    train(platform, plugin, &NETWORKS[k], ONE, steps, one);
+    train(platform, plugin, &NETWORKS[k], ONE, steps, one, &of_one);
     CHECK(!runs() || (one[0] > 1.5f && (steps < STEPS || one[steps - 1] < one[0])));
     for (how = DATA; how < WAYS; ++how) {
       double worst = 0;
-      train(platform, plugin, &NETWORKS[k], how, steps, many);
+      memset(&of_many, 0, sizeof of_many);
+      train(platform, plugin, &NETWORKS[k], how, steps, many, &of_many);
+      CHECK((of_many.arguments > 0) == (plugin != NULL));
+      if (how == FSDP && plugin != NULL && runs()) check_sizes(&NETWORKS[k], &of_one, &of_many);
       for (i = 0; i < steps; ++i) worst = fmax(worst, fabs((double)many[i] - one[i]) / fabs((double)one[i]));
       printf("%s, %s, %s: %d losses, the largest difference to one device %.2g\n", platform, NETWORKS[k].name, NAMES[how], steps, worst);
       if (!(worst <= most)) printf("  last %.9g and %.9g\n", (double)many[steps - 1], (double)one[steps - 1]), ++g_failures;

@@ -216,7 +216,7 @@ class FakePlugin(unittest.TestCase):
         self.assertEqual(product, "#stablehlo<precision DEFAULT>, #stablehlo<precision DEFAULT>")
         self.assertTrue(read.startswith("weft_tensor_to_host: there is no device pjrt:0 here: this context compiles for the topology fake:2."), read)
         self.assertTrue(copy.startswith("weft_tensor_copy_to: there is no device pjrt:0 here"), copy)
-        self.assertRegex(text, r"1 kernels \(1 compiled\), \d+ bytes of code, 0 bytes of temporaries, 10 flops, 1000 bytes accessed; no disk cache")
+        self.assertRegex(text, r"1 kernels \(1 compiled\), \d+ bytes of code, 0 bytes of temporaries, 10 flops, 1000 bytes accessed, \d+ bytes of arguments, 0 of them for results; no disk cache")
 
 
 if __name__ == "__main__":

@@ -10,8 +10,11 @@ void AddStats(const Plugin& plugin, api::Executable* executable, ExecutableStats
   if (plugin.Call(api::Function::kExecutableSizeOfGeneratedCode, &size).ok() && size.number > 0)
     stats->code_bytes = size.number;
   api::CompiledMemoryStats memory{.executable = executable};
-  if (plugin.Call(api::Function::kExecutableGetCompiledMemoryStats, &memory).ok())
+  if (plugin.Call(api::Function::kExecutableGetCompiledMemoryStats, &memory).ok()) {
     stats->temporary_bytes = std::max<int64_t>(0, memory.temporaries);
+    stats->argument_bytes = memory.arguments;
+    stats->alias_bytes = memory.aliases;
+  }
   api::CostAnalysis cost{.executable = executable};
   if (!plugin.Call(api::Function::kExecutableGetCostAnalysis, &cost).ok()) return;
   for (size_t i = 0; i < cost.num_properties; ++i) {
