@@ -110,19 +110,22 @@ def resnet50(batch):
 
 MODELS = {"mlp": lambda: mlp(64), "cnn": lambda: cnn(64), "cnn-small": lambda: cnn(2), "block": lambda: block(8, 128, 768, 12),
           "block-still": lambda: block(8, 128, 768, 12, rate=0), "block-small": lambda: block(2, 16, 64, 4), "block-small-still": lambda: block(2, 16, 64, 4, rate=0),
-          "resnet50": lambda: resnet50(8)}
+          "resnet50": lambda: resnet50(8), "mlp-pod": lambda: mlp(512), "block-pod": lambda: block(256, 32, 768, 12, rate=0)}
 
 
-# {layout: (the mesh, the axis that cuts the batch or None)}
-LAYOUTS = {"data": ("d=4", "d"), "fsdp": ("d=4", "d"), "tensor": ("m=4", None), "both": ("d=2,m=2", "d")}
+# {layout: (the mesh, the axis that cuts the batch or None)}; those of a pod are of 256 chips.
+LAYOUTS = {"data": ("d=4", "d"), "fsdp": ("d=4", "d"), "tensor": ("m=4", None), "both": ("d=2,m=2", "d"),
+           "data-pod": ("d=256", "d"), "fsdp-pod": ("d=256", "d"), "both-pod": ("d=128,m=2", "d")}
 
 
 def spec_of(layout, k, shape):
     """How parameter k of this shape lies: a word a dimension, an axis or "-". Tensor parallelism is that of a perceptron: the columns of
     one layer, the rows of the next."""
     spec = ["-"] * len(shape)
+    pieces = int(LAYOUTS[layout][0].split(",")[0].split("=")[1])
+    layout = layout.removesuffix("-pod")
     if layout == "fsdp":
-        cut = [d for d in range(len(shape)) if shape[d] % 4 == 0]
+        cut = [d for d in range(len(shape)) if shape[d] % pieces == 0]
         if cut:
             spec[max(cut, key=lambda d: shape[d])] = "d"
     elif layout in ("tensor", "both") and k < 3:

@@ -4,6 +4,8 @@ bytes of their results, and how many times JAX's flops, bytes accessed and tempo
 that the log tells). Fails where one is above the limit, or Weft's program has more collectives or moves more bytes, without an entry in ABOVE, or where an entry is no longer needed.
 
     meshes_beside_jax.py [--json] [--topology v5e:2x2] [--precision highest] [MODEL:LAYOUT...]
+
+On v5e:16x16 the steps are those of a pod: mlp-pod:data-pod and so on.
 """
 import argparse
 import collections
@@ -23,6 +25,7 @@ import outcomes  # noqa: E402
 import python_env  # noqa: E402
 
 STEPS = ["mlp:data", "mlp:fsdp", "mlp:tensor", "mlp:both", "cnn:data", "cnn:fsdp", "block-still:data", "block-still:fsdp", "block:data", "block:fsdp"]
+POD_STEPS = ["mlp-pod:data-pod", "mlp-pod:fsdp-pod", "mlp-pod:both-pod", "block-pod:data-pod", "block-pod:fsdp-pod"]
 MOST = {"flops": 1.05, "bytes_accessed": 1.05, "temporary_bytes": 1.1, "collectives": 1, "collective_bytes": 1}
 WORDS = 160 << 10  # temporary memory by which libtpu takes the words apart (beside_jax.py)
 DRAWS = "the draws: we draw by Philox, JAX by threefry; block-still:fsdp, without them, is below JAX's"
@@ -114,8 +117,9 @@ def main():
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--topology", default="v5e:2x2")
     parser.add_argument("--precision", default="highest")
-    parser.add_argument("steps", nargs="*", default=STEPS)
+    parser.add_argument("steps", nargs="*")
     args = parser.parse_args()
+    args.steps = args.steps or (POD_STEPS if args.topology == "v5e:16x16" else STEPS)
     rows, wrong = [], []
     for row in compare(args.steps, args.topology, args.precision):
         rows.append(row)
