@@ -1,0 +1,147 @@
+/* What a sum over four devices costs inside a program: 1,000 of them, of 4 MiB on each device and of one number, on the platform cpu and,
+ * with --plugin, on a plugin in turn with it. Prints the microseconds of one and how many times the plugin's they are.
+ *
+ *   collectives [--plugin LIBRARY --options cpu_device_count=4] [--rounds N] */
+#define _POSIX_C_SOURCE 200809L
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "weft.h"
+
+enum { DEVICES = 4, MOST_ROUNDS = 50 };
+
+static void must(weft_error* error) {
+  if (error == NULL) return;
+  fprintf(stderr, "collectives: %s\n", weft_error_message(error, NULL));
+  exit(1);
+}
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_value(const void* a, const void* b) {
+  const double x = *(const double*)a, y = *(const double*)b;
+  return (x > y) - (x < y);
+}
+
+/* One device's part of a run: `times` sums over the devices, each of a quarter of the one before. */
+typedef struct {
+  int64_t count;
+  int times;
+} work;
+
+static weft_error* one_sum(void* user, weft_context* body, weft_tensor* const* in, size_t n, weft_tensor** out, size_t capacity, size_t* made) {
+  weft_tensor *sum = NULL, *quarter = NULL;
+  weft_error* error = weft_all_reduce(body, in[1], "d", WEFT_STRLEN, WEFT_COLLECTIVE_SUM, &sum);
+  (void)user, (void)n, (void)capacity;
+  if (error == NULL) error = weft_tensor_constant_like(in[1], 0.25, &quarter);
+  if (error == NULL) error = weft_mul(body, sum, quarter, out);
+  weft_tensor_release(sum), weft_tensor_release(quarter);
+  *made = 1;
+  return error;
+}
+
+static weft_error* all_sums(void* user, weft_context* body, weft_tensor* const* in, size_t n, weft_tensor** out, size_t capacity, size_t* made) {
+  const work* const w = user;
+  const weft_tensor_info types[2] = {{.dtype = WEFT_I32}, {.dtype = WEFT_F32, .rank = 1, .dims = {w->count}}};
+  weft_function* step = NULL;
+  weft_tensor* times = NULL;
+  weft_error* error = weft_function_trace(body, "one_sum", WEFT_STRLEN, types, 2, one_sum, NULL, 1, &step);
+  (void)n, (void)capacity;
+  if (error == NULL) error = weft_tensor_from_i64(body, WEFT_I32, w->times, &times);
+  if (error == NULL) error = weft_for(body, times, step, in, 1, NULL, out);
+  weft_tensor_release(times), weft_function_release(step);
+  *made = 1;
+  return error;
+}
+
+/* A platform with a function for each size. */
+typedef struct {
+  weft_context* ctx;
+  weft_mesh* mesh;
+  weft_function* function;
+  weft_tensor* x;
+  work work;
+} side;
+
+static side side_of(const char* platform, const char* plugin, const char* options_text, int64_t count, int times) {
+  const weft_setting settings[] = {{"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN},     {"platform", WEFT_STRLEN, platform, WEFT_STRLEN},
+                                   {"devices", WEFT_STRLEN, "4", WEFT_STRLEN},          {"plugin", WEFT_STRLEN, plugin, WEFT_STRLEN},
+                                   {"plugin_options", WEFT_STRLEN, options_text, WEFT_STRLEN}};
+  weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
+  side s = {.work = {count, times}};
+  weft_tensor_info type = {.dtype = WEFT_F32, .rank = 1};
+  float* const ones = malloc(DEVICES * (size_t)count * sizeof *ones);
+  int64_t i;
+  if (ones == NULL) exit(1);
+  type.dims[0] = count;
+  options.settings = settings, options.setting_count = 5;
+  must(weft_context_create(&options, &s.ctx));
+  must(weft_mesh_create(s.ctx, NULL, 0, "d=4", WEFT_STRLEN, &s.mesh));
+  must(weft_context_set_mesh(s.ctx, s.mesh));
+  must(weft_function_trace(s.ctx, "all_sums", WEFT_STRLEN, &type, 1, all_sums, &s.work, 1, &s.function));
+  for (i = 0; i < DEVICES * count; ++i) ones[i] = (float)(1 + i / count);
+  must(weft_tensor_from_host_sharded(s.mesh, "d", WEFT_STRLEN, WEFT_F32, &(int64_t){DEVICES * count}, 1, ones, DEVICES * (size_t)count * sizeof *ones, &s.x));
+  free(ones);
+  return s;
+}
+
+/* The seconds of one run; its result is the mean of the devices' numbers. */
+static double run(const side* s) {
+  weft_tensor* y = NULL;
+  size_t made = 0;
+  float last = 0;
+  const int64_t at = DEVICES * s->work.count - 1, one = 1;
+  double start;
+  start = now();
+  must(weft_per_device(s->ctx, s->function, "d", WEFT_STRLEN, "d", WEFT_STRLEN, &s->x, 1, &y, 1, &made));
+  must(weft_tensor_to_host_box(y, &at, &one, 1, &last, sizeof last));
+  start = now() - start;
+  weft_tensor_release(y);
+  if (last != 2.5f) fprintf(stderr, "collectives: the result is %g, not 2.5\n", (double)last), exit(1);
+  return start;
+}
+
+static void release(side* s) {
+  weft_tensor_release(s->x), weft_function_release(s->function), weft_mesh_release(s->mesh), weft_context_release(s->ctx);
+}
+
+static void compare(int64_t count, int times, int rounds, const char* plugin, const char* options) {
+  side cpu = side_of("cpu", "", "", count, times), other = {NULL};
+  double ours[MOST_ROUNDS], theirs[MOST_ROUNDS];
+  int i;
+  if (plugin != NULL) other = side_of("pjrt", plugin, options, count, times);
+  run(&cpu);
+  if (plugin != NULL) run(&other);
+  for (i = 0; i < rounds; ++i) {
+    ours[i] = run(&cpu);
+    if (plugin != NULL) theirs[i] = run(&other);
+  }
+  qsort(ours, (size_t)rounds, sizeof *ours, by_value), qsort(theirs, plugin != NULL ? (size_t)rounds : 0, sizeof *theirs, by_value);
+  printf("%lld bytes on each of %d devices, %d sums in a program: %.2f us each (best %.2f)", (long long)(4 * count), DEVICES, times,
+         1e6 * ours[rounds / 2] / times, 1e6 * ours[0] / times);
+  if (plugin != NULL)
+    printf(", the plugin %.2f (best %.2f): %.2f times it", 1e6 * theirs[rounds / 2] / times, 1e6 * theirs[0] / times, ours[rounds / 2] / theirs[rounds / 2]);
+  printf("\n");
+  release(&cpu);
+  if (plugin != NULL) release(&other);
+}
+
+int main(int argc, char** argv) {
+  const char *plugin = NULL, *options = "cpu_device_count=4";
+  int i, rounds = 5;
+  for (i = 1; i + 1 < argc; i += 2) {
+    if (strcmp(argv[i], "--plugin") == 0) plugin = argv[i + 1];
+    if (strcmp(argv[i], "--options") == 0) options = argv[i + 1];
+    if (strcmp(argv[i], "--rounds") == 0) rounds = atoi(argv[i + 1]);
+  }
+  if (rounds < 1 || rounds > MOST_ROUNDS) rounds = 5;
+  compare(1, 1000, rounds, plugin, options);
+  compare(1 << 20, 1000, rounds, plugin, options);
+  return 0;
+}
