@@ -1,16 +1,15 @@
 /* What a sum over four devices costs inside a program: 1,000 of them, of 4 MiB on each device and of one number, on the platform cpu and,
- * with --plugin, on a plugin in turn with it. Prints the microseconds of one and how many times the plugin's they are.
- *
- *   collectives [--plugin LIBRARY --options cpu_device_count=4] [--rounds N] */
+ * with --plugin, on a plugin in turn with it. Prints the microseconds of one and how many times the plugin's they are. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "machine.h"
 #include "weft.h"
 
-enum { DEVICES = 4, MOST_ROUNDS = 50 };
+enum { DEVICES = 4, MOST_ROUNDS = 5 };
 
 static void must(weft_error* error) {
   if (error == NULL) return;
@@ -111,9 +110,10 @@ static void release(side* s) {
   weft_tensor_release(s->x), weft_function_release(s->function), weft_mesh_release(s->mesh), weft_context_release(s->ctx);
 }
 
-static void compare(int64_t count, int times, int rounds, const char* plugin, const char* options) {
+/* `json`: one row of the array, the first or not. */
+static void compare(int64_t count, int times, int rounds, const char* plugin, const char* options, int json, int first) {
   side cpu = side_of("cpu", "", "", count, times), other = {NULL};
-  double ours[MOST_ROUNDS], theirs[MOST_ROUNDS];
+  double ours[MOST_ROUNDS], theirs[MOST_ROUNDS], one, its;
   int i;
   if (plugin != NULL) other = side_of("pjrt", plugin, options, count, times);
   run(&cpu);
@@ -123,25 +123,46 @@ static void compare(int64_t count, int times, int rounds, const char* plugin, co
     if (plugin != NULL) theirs[i] = run(&other);
   }
   qsort(ours, (size_t)rounds, sizeof *ours, by_value), qsort(theirs, plugin != NULL ? (size_t)rounds : 0, sizeof *theirs, by_value);
-  printf("%lld bytes on each of %d devices, %d sums in a program: %.2f us each (best %.2f)", (long long)(4 * count), DEVICES, times,
-         1e6 * ours[rounds / 2] / times, 1e6 * ours[0] / times);
-  if (plugin != NULL)
-    printf(", the plugin %.2f (best %.2f): %.2f times it", 1e6 * theirs[rounds / 2] / times, 1e6 * theirs[0] / times, ours[rounds / 2] / theirs[rounds / 2]);
-  printf("\n");
+  one = 1e6 * ours[rounds / 2] / times, its = plugin != NULL ? 1e6 * theirs[rounds / 2] / times : 0;
+  if (json) {
+    char name[300];
+    machine(name, sizeof name);
+    printf("%s{\"name\": \"sum of %lld bytes over four devices\", \"value\": %.3f, \"unit\": \"us\", \"floor\": null, \"ratio\": null, \"peers\": {", first ? "[" : ",\n ",
+           (long long)(4 * count), one);
+    if (plugin != NULL) printf("\"plugin\": %.3f", its);
+    printf("}, \"machine\": \"%s\"}", name);
+  } else {
+    printf("%lld bytes on each of %d devices, %d sums in a program: %.2f us each (best %.2f)", (long long)(4 * count), DEVICES, times, one, 1e6 * ours[0] / times);
+    if (plugin != NULL) printf(", the plugin %.2f (best %.2f): %.2f times it", its, 1e6 * theirs[0] / times, one / its);
+    printf("\n");
+  }
   release(&cpu);
   if (plugin != NULL) release(&other);
 }
 
 int main(int argc, char** argv) {
   const char *plugin = NULL, *options = "cpu_device_count=4";
-  int i, rounds = 5;
-  for (i = 1; i + 1 < argc; i += 2) {
-    if (strcmp(argv[i], "--plugin") == 0) plugin = argv[i + 1];
-    if (strcmp(argv[i], "--options") == 0) options = argv[i + 1];
-    if (strcmp(argv[i], "--rounds") == 0) rounds = atoi(argv[i + 1]);
+  int i, rounds = 5, times = 1000, json = 0;
+  for (i = 1; i < argc; ++i) {
+    const int more = i + 1 < argc;
+    if (strcmp(argv[i], "--json") == 0) {
+      json = 1;
+    } else if (strcmp(argv[i], "--quick") == 0) {
+      rounds = 1, times = 50;
+    } else if (strcmp(argv[i], "--plugin") == 0 && more) {
+      plugin = argv[++i];
+    } else if (strcmp(argv[i], "--options") == 0 && more) {
+      options = argv[++i];
+    } else {
+      const int help = strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
+      fprintf(help ? stdout : stderr, "usage: collectives [--json] [--quick] [--plugin PATH] [--options TEXT] [--help]\n"
+                                      "  --plugin PATH   an XLA:CPU plugin, measured in turn\n"
+                                      "  --options TEXT  the plugin's; cpu_device_count=4\n");
+      return help ? 0 : 2;
+    }
   }
-  if (rounds < 1 || rounds > MOST_ROUNDS) rounds = 5;
-  compare(1, 1000, rounds, plugin, options);
-  compare(1 << 20, 1000, rounds, plugin, options);
+  compare(1, times, rounds, plugin, options, json, 1);
+  compare(1 << 20, times, rounds, plugin, options, json, 0);
+  if (json) printf("]\n");
   return 0;
 }

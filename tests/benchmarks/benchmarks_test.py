@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 PROGRAMS = os.path.join(os.environ["WEFT_BUILD"], "bin")
-ALL = ["accuracy", "attention", "bf16", "checkpoint", "control_flow", "conv_layers", "custom_call", "footprint", "gemm_conv", "places", "plugin_launch", "record", "seeing_inside", "start", "train_step",
+ALL = ["accuracy", "attention", "bf16", "checkpoint", "collectives", "control_flow", "conv_layers", "custom_call", "footprint", "gemm_conv", "places", "plugin_launch", "record", "seeing_inside", "start", "train_step",
        "workloads"]
 
 
@@ -38,7 +38,7 @@ class Benchmarks(unittest.TestCase):
 
     def test_wrong_options_are_answered_with_the_usage(self):
         wrong = [(program, [option]) for program in ALL for option in ("--fast", "--threads", "fast")]
-        wrong += [("checkpoint", ["--dir"]), ("conv_layers", ["--batch", "0"]), ("conv_layers", ["--only"]), ("gemm_conv", ["--threads", "0"]), ("gemm_conv", ["--threads", "two"]), ("gemm_conv", ["avx2", "avx512"]),
+        wrong += [("checkpoint", ["--dir"]), ("collectives", ["--plugin"]), ("conv_layers", ["--batch", "0"]), ("conv_layers", ["--only"]), ("gemm_conv", ["--threads", "0"]), ("gemm_conv", ["--threads", "two"]), ("gemm_conv", ["avx2", "avx512"]),
                   ("record", ["--peers-in"]), ("places", ["--only"]), ("places", ["--only", "rnn"]), ("plugin_launch", ["--plugin"]), ("plugin_launch", ["--mesh"]), ("train_step", ["--only", "rnn"]), ("train_step", ["--only"]), ("train_step", ["--steps", "many"]),
                   ("train_step", ["--steps", "0"]), ("train_step", ["--threads", "1"]), ("start", ["--threads", "1"]), ("workloads", ["--only", "rnn"]), ("workloads", ["--seconds", "none", "--only", "gemm-64"]),
                   ("workloads", ["--channels-first", "--only", "gemm-64"])]
@@ -53,7 +53,7 @@ class Benchmarks(unittest.TestCase):
 
     def test_json_is_one_array_of_the_promised_fields(self):
         # The cheap ones; a machine with neighbours may call a run void (exit 1), the array is there all the same.
-        for program, options in (("footprint", []), ("conv_layers", ["--only", "320-1280"]), ("record", []), ("seeing_inside", []), ("train_step", ["--only", "mlp"]),
+        for program, options in (("footprint", []), ("collectives", []), ("conv_layers", ["--only", "320-1280"]), ("record", []), ("seeing_inside", []), ("train_step", ["--only", "mlp"]),
                                  ("control_flow", ["--only", "scalars"]), ("places", ["--only", "take-along"]), ("workloads", ["--only", "layernorm-fb-1kx1k"])):
             with self.subTest(program=program):
                 done = self.run_it(program, "--json", "--quick", *options)

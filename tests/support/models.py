@@ -122,6 +122,8 @@ def spec_of(layout, k, shape):
     """How parameter k of this shape lies: a word a dimension, an axis or "-". Tensor parallelism is that of a perceptron: the columns of
     one layer, the rows of the next."""
     spec = ["-"] * len(shape)
+    if layout is None:
+        return spec
     pieces = int(LAYOUTS[layout][0].split(",")[0].split("=")[1])
     layout = layout.removesuffix("-pod")
     if layout == "fsdp":
