@@ -141,7 +141,7 @@ absl::StatusOr<Ref<lazy::Tensor>> ReaderObject::LoadRange(uint32_t id, int64_t f
   const int64_t starts[] = {std::min(first, all)}, sizes[] = {there}, flat[] = {all};
   FileTensor line = record;
   line.dims = flat;
-  return engine->FromFilled(device, record.logical, {&count, 1}, [&](std::span<std::byte> out) -> absl::Status {
+  return engine->FromFilled(device, ir::Type::Tensor(record.logical, {count}), [&](std::span<std::byte> out) -> absl::Status {
     const auto used = static_cast<size_t>(there * BytesOf(record.logical));
     std::ranges::fill(out.subspan(used), std::byte{0});
     if (record.logical == record.dtype) return ReadBox(id, line, starts, sizes, out.first(used));
