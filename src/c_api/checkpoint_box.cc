@@ -141,15 +141,16 @@ absl::StatusOr<Ref<lazy::Tensor>> ReaderObject::LoadRange(uint32_t id, int64_t f
   const int64_t starts[] = {std::min(first, all)}, sizes[] = {there}, flat[] = {all};
   FileTensor line = record;
   line.dims = flat;
-  return engine->FromFilled(device, ir::Type::Tensor(record.logical, {count}), [&](std::span<std::byte> out) -> absl::Status {
-    const auto used = static_cast<size_t>(there * BytesOf(record.logical));
-    std::ranges::fill(out.subspan(used), std::byte{0});
-    if (record.logical == record.dtype) return ReadBox(id, line, starts, sizes, out.first(used));
-    std::vector<std::byte, LargeStdAllocator<std::byte>> stored(static_cast<size_t>(there * BytesOf(record.dtype)));
-    WEFT_RETURN_IF_ERROR(ReadBox(id, line, starts, sizes, stored));
-    ConvertHeld(record.dtype, stored, record.logical, out.first(used));
-    return absl::OkStatus();
-  });
+  return engine->FromFilled(
+      device, ir::Type::Tensor(record.logical, {count}), [&](std::span<std::byte> out) -> absl::Status {
+        const auto used = static_cast<size_t>(there * BytesOf(record.logical));
+        std::ranges::fill(out.subspan(used), std::byte{0});
+        if (record.logical == record.dtype) return ReadBox(id, line, starts, sizes, out.first(used));
+        std::vector<std::byte, LargeStdAllocator<std::byte>> stored(static_cast<size_t>(there * BytesOf(record.dtype)));
+        WEFT_RETURN_IF_ERROR(ReadBox(id, line, starts, sizes, stored));
+        ConvertHeld(record.dtype, stored, record.logical, out.first(used));
+        return absl::OkStatus();
+      });
 }
 
 }  // namespace weft::c_api
