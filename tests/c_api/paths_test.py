@@ -18,7 +18,7 @@ TEXT = b"func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {\n  return %a : te
 KINDS = {"folder": "a directory", "fifo": "a FIFO", "link": "a FIFO", "socket": "a socket", "device": "a device"}
 # Parameters called path that name something inside a file or a tree; one called file is the position of a line of source.
 INSIDE = {"weft_tree_find", "weft_checkpoint_reader_load", "weft_checkpoint_reader_load_as", "weft_checkpoint_reader_load_box",
-          "weft_checkpoint_reader_load_sharded", "weft_checkpoint_reader_find"}
+          "weft_checkpoint_reader_load_sharded", "weft_checkpoint_reader_find", "weft_optimizer_load_from"}
 
 
 def parameters():
@@ -39,6 +39,7 @@ class Library:
         self.context = self.made("weft_context_create", None)
         self.tree = self.made("weft_tree_create")
         self.function = self.made("weft_function_from_stablehlo", self.context, TEXT, c.c_size_t(len(TEXT)))
+        self.job = self.made("weft_job_join", None)  # of this process alone
 
     def outcome(self, name, *args):
         function = getattr(self.lib, name)
@@ -65,6 +66,7 @@ class Library:
             "weft_checkpoint_salvage": lambda p: self.outcome("weft_checkpoint_salvage", self.context, p, size(p), b"/dev/null/x", c.c_size_t(11), out),
             "weft_trace_write": lambda p: self.outcome("weft_trace_write", self.context, p, size(p), c.c_int(0)),
             "weft_checkpoint_save": lambda p: self.outcome("weft_checkpoint_save", self.context, p, size(p), self.tree, None, None),
+            "weft_checkpoint_save_job": lambda p: self.outcome("weft_checkpoint_save_job", self.context, self.job, p, size(p), self.tree, None),
             "weft_checkpoint_load": lambda p: self.outcome("weft_checkpoint_load", self.context, p, size(p), None, out),
             "weft_checkpoint_reader_open": lambda p: self.outcome("weft_checkpoint_reader_open", self.context, p, size(p), out),
             "weft_checkpoint_reader_open_with": lambda p: self.outcome("weft_checkpoint_reader_open_with", self.context, p, size(p), None, out),
@@ -116,7 +118,7 @@ class Paths(unittest.TestCase):
             for name, (code, message) in outcomes.items():
                 with self.subTest(kind=kind, function=name):
                     self.assertEqual(INVALID_ARGUMENT, code, message)
-                    if name.endswith(("_save", "_write")):
+                    if name.endswith(("_save", "_save_job", "_write")):
                         wanted = {"folder": "it is a directory", "link": "it is a symbolic link"}.get(kind, "it is not a regular file")
                         self.assertIn(f"cannot write '{self.at[kind]}': {wanted}", message)
                     else:
