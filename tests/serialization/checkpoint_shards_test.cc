@@ -1,4 +1,5 @@
-// Who writes which part of a checkpoint of several processes, reports between them, and which files of shards go.
+// Checkpoints of several processes: a plan gives each process its parts, reports travel between processes, and shards that no manifest
+// names are deleted.
 #include "serialization/checkpoint_shards.h"
 
 #include <gtest/gtest.h>
