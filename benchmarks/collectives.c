@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "machine.h"
+#include "rounds.h"
 #include "weft.h"
 
 enum { DEVICES = 4, MOST_ROUNDS = 5 };
@@ -15,17 +16,6 @@ static void must(weft_error* error) {
   if (error == NULL) return;
   fprintf(stderr, "collectives: %s\n", weft_error_message(error, NULL));
   exit(1);
-}
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void* a, const void* b) {
-  const double x = *(const double*)a, y = *(const double*)b;
-  return (x > y) - (x < y);
 }
 
 /* One device's part of a run: `times` sums over the devices, each of a quarter of the one before. */
@@ -97,10 +87,10 @@ static double run(const side* s) {
   float last = 0;
   const int64_t at = DEVICES * s->work.count - 1, one = 1;
   double start;
-  start = now();
+  start = wall_seconds();
   must(weft_per_device(s->ctx, s->function, "d", WEFT_STRLEN, "d", WEFT_STRLEN, &s->x, 1, &y, 1, &made));
   must(weft_tensor_to_host_box(y, &at, &one, 1, &last, sizeof last));
-  start = now() - start;
+  start = wall_seconds() - start;
   weft_tensor_release(y);
   if (last != 2.5f) fprintf(stderr, "collectives: the result is %g, not 2.5\n", (double)last), exit(1);
   return start;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "machine.h"
+#include "rounds.h"
 #include "weft.h"
 #include "weft_fluent.h"
 
@@ -21,17 +22,6 @@ static void must(weft_error* error) {
     fprintf(stderr, "record: %s\n", weft_error_message(error, NULL));
     exit(1);
   }
-}
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void* a, const void* b) {
-  const double x = *(const double*)a, y = *(const double*)b;
-  return (x > y) - (x < y);
 }
 
 static int64_t metric(weft_context* ctx, const char* name) {
@@ -151,11 +141,11 @@ int main(int argc, char** argv) {
   operations = metric(ctx, "nodes_recorded");
   for (i = 0; i < rounds; ++i) {
     weft_tensor* grads[PARAMS];
-    const double start = now();
+    const double start = wall_seconds();
     s = wf_begin(ctx);
     wf_grad(s, wf_mean(s, block(s, p, x)), p, PARAMS, grads);
     must(wf_end(s));
-    block_ns[i] = (now() - start) * 1e9;
+    block_ns[i] = (wall_seconds() - start) * 1e9;
   }
   operations = (metric(ctx, "nodes_recorded") - operations) / rounds;
   qsort(block_ns, (size_t)rounds, sizeof *block_ns, by_value);
@@ -165,12 +155,12 @@ int main(int argc, char** argv) {
   again_operations = metric(ctx, "nodes_recorded");
   for (i = 0; i < agains; ++i) {
     weft_tensor* grads[PARAMS];
-    const double start = now();
+    const double start = wall_seconds();
     s = wf_begin(ctx);
     wf_grad(s, wf_mean(s, block(s, p, x)), p, PARAMS, grads);
     wf_try(s, weft_optimizer_step(block_opt, grads, PARAMS, 0.01));
     must(wf_end(s));
-    again_ns[i] = (now() - start) * 1e9;
+    again_ns[i] = (wall_seconds() - start) * 1e9;
     must(weft_sync(ctx, NULL, &event));
     must(weft_event_wait(event, -1));
     weft_event_release(event);
@@ -181,10 +171,10 @@ int main(int argc, char** argv) {
   must(weft_sgd_create(ctx, m, MLP_PARAMS, NULL, &opt));
   for (i = 0; i < steps; ++i) {
     double start;
-    start = now();
+    start = wall_seconds();
     mlp_step(ctx, m, opt, images, labels);
     must(weft_sync(ctx, NULL, &event));
-    mlp_us[i] = (now() - start) * 1e6;
+    mlp_us[i] = (wall_seconds() - start) * 1e6;
     must(weft_event_wait(event, -1)); /* the device's time is not the host's */
     weft_event_release(event);
   }

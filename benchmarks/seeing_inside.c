@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "machine.h"
+#include "rounds.h"
 #include "weft.h"
 #include "weft_fluent.h"
 
@@ -29,10 +30,6 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int by_value(const void* a, const void* b) {
-  const double x = *(const double*)a, y = *(const double*)b;
-  return (x > y) - (x < y);
-}
 static double median(double* values, int count) {
   qsort(values, (size_t)count, sizeof *values, by_value);
   return values[count / 2];
