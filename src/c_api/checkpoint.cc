@@ -18,11 +18,11 @@ constexpr SpanName kRead{.text = "load checkpoint", .kind = SpanKind::kFile};
 
 // A save that has been called for: where, what, and its place in the line.
 struct Save {
+  SaveTurn turn;  // first, so given up last: the next one is let in when the values are gone
   FilePlace place;
   Tree tree;
   Values values;
   SaveOptions options;
-  SaveTurn turn;
   Foreign foreign;
   FlatTree flat;  // of other formats
   Following following;

@@ -405,6 +405,7 @@ absl::Status SaveOfJob(weft_context* ctx, weft_job* job, std::string file, weft_
   WEFT_RETURN_IF_ERROR(Values::CheckEngine(now, engine));
   lazy::Services& services = engine.services();
   const CancelToken cancel = services.StartToken(0);
+  SaveTurn turn;  // given up after the values: the next one is let in when they are gone
   JobSave save{.exchange = Exchange(*object, cancel),
                .place = {},
                .contents = Contents(),
@@ -415,7 +416,6 @@ absl::Status SaveOfJob(weft_context* ctx, weft_job* job, std::string file, weft_
   const SaveTurn::Look look = [&services, before = services.cancels()] { return services.Interrupted(before); };
   save.options.progress = Progress(nullptr, nullptr, look);
   save.options.wait = {.look = look, .on_other_thread = context->Starter()};
-  SaveTurn turn;
   const absl::Status ready = [&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(save.contents,
                           ContentsOf(now, save.options.held, save.exchange.rank(), save.exchange.size()));
