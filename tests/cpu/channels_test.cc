@@ -136,6 +136,47 @@ TEST(Channels, NetworksGiveTheReferencesResultsAndTheSameBitsInAnyLayout) {
   }
 }
 
+// Few pixels beside a kernel in PyTorch's order: it is multiplied as it lies in all three directions, and nothing turns it round.
+TEST(Channels, KernelsOfFewPixelsAreMultipliedAsTheyLie) {
+  constexpr int64_t kOuts = 160;
+  constexpr struct {
+    int64_t batch, channels, side, window, stride;
+  } kCases[] = {{3, 24, 2, 3, 1}, {2, 24, 7, 3, 2}, {5, 256, 1, 1, 1}, {1, 64, 6, 2, 3}};
+  for (const auto& [batch, channels, side, window, stride] : kCases) {
+    SCOPED_TRACE(absl::StrCat(batch, "x", side, "x", side, " by ", window, " stride ", stride));
+    const auto type = [](Dims dims) { return Type::Tensor(DType::kF32, std::move(dims)); };
+    const std::vector<Type> types = {type({batch, channels, side, side}), type({kOuts, channels, window, window})};
+    const int64_t pad = window / 2;
+    const auto function = test::MakeFunction("main", types, [&](Builder& b, const Vec& p) {
+      const Ints strides = {stride, stride}, ones = {1, 1}, nchw = {0, 1, 2, 3}, oihw = {1, 0, 2, 3};
+      const Value y = ops::Convolution(b, p[0], p[1], {strides, Ints{pad, pad, pad, pad}, ones, ones, nchw, oihw, nchw, int64_t{1}, int64_t{1}});
+      const auto grads = autodiff::Gradient(b, ops::Reduce(b, ops::Mul(b, y, y), ops::Reducer::kSum, {0, 1, 2, 3}), p);
+      EXPECT_TRUE(grads.ok()) << grads.status();
+      return Vec{y, (*grads)[0], (*grads)[1], ops::Sub(b, p[1], ops::Mul(b, (*grads)[1], 0.125))};
+    });
+    const std::vector<HostTensor> arguments = Arguments(types, 3);
+    auto expectation = test::Expectation::Of(function, arguments);
+    ASSERT_TRUE(expectation.ok()) << expectation.status();
+    for (const std::string& isa : TestIsas()) {
+      const auto have = RunOnCpu(TestBackend(), function, arguments, isa);
+      ASSERT_TRUE(have.ok()) << have.status();
+      const auto differences = expectation->Differences(*have);
+      ASSERT_TRUE(differences.ok()) << differences.status();
+      EXPECT_EQ(*differences, "") << isa;
+    }
+    const auto module = Prepared(TestBackend(), function);
+    ASSERT_TRUE(module.ok()) << module.status();
+    const auto executable = TestBackend().Compile(*module, {});
+    ASSERT_TRUE(executable.ok()) << executable.status();
+    int columns = 0;
+    for (const KernelDescription& kernel : (*executable)->Describe().kernels) {
+      columns += kernel.implementation.starts_with("conv columns");
+      EXPECT_FALSE(kernel.name == "transpose" && kernel.bytes_written >= types[1].bytes());
+    }
+    EXPECT_EQ(columns, 3);
+  }
+}
+
 // Rows that lie across memory are summed as those that lie along it.
 TEST(Channels, SumsHaveTheBitsOfUnmovedOnes) {
   for (const int64_t columns : {3, 16, 70, 300, 3000}) {

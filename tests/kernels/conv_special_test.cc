@@ -39,7 +39,7 @@ void ForEachZero(const ConvCall& call, Written written, Visit visit) {
       for (int64_t n = 0; n < call.batch; ++n) {
         for (int64_t co = 0; co < call.out_channels; ++co) {
           for (int64_t ci = 0; ci < group_in; ++ci) {
-            const int64_t w = (stored * group_in + ci) * call.out_channels + co;
+            const int64_t w = WeightAt(call, stored, ci, co);
             const int64_t y = (n * g.out + pixel) * call.out_channels + co;
             const int64_t x = (n * g.in + pixel) * call.in_channels + co / group_out * group_in + ci;
             written == kW ? visit(y, w) : visit(w, written == kX ? x : y);
@@ -105,7 +105,9 @@ class SpecialKernels {
     RunOnce(written, pool, "alone", [](ConvCall&, Operand<Out>&) {});
     Keep<Out> keep{};
     const auto keeps = [&](ConvCall& call, Operand<Out>& seen, const void* from, bool ends) {
-      keep = {from, seen.data(), written == kX ? call_.in_channels : call_.out_channels, ends};
+      const bool row_of_w = written == kW && call_.columns;
+      const int64_t columns = row_of_w ? sizes_[kW] / call_.out_channels : written == kX ? call_.in_channels : call_.out_channels;
+      keep = {from, seen.data(), columns, ends};
       call.epilogue = keep.epilogue();
     };
     RunOnce(written, pool, "with an epilogue", [&](ConvCall& call, Operand<Out>& seen) {
@@ -163,7 +165,7 @@ class SpecialKernels {
   // From w as it is, and as PyTorch has it.
   void RunPacked(ThreadPool& pool) {
     const CpuTarget& target = kernels_.target();
-    const int64_t bytes = PackedBytesOfW(target, call_);
+    const int64_t bytes = call_.columns ? 0 : PackedBytesOfW(target, call_);
     if (bytes == 0) return;
     const int64_t columns = call_.out_channels, rows = sizes_[kW] / columns;
     const int64_t depth = call_.in_channels / call_.feature_groups, taps = rows / depth;
@@ -262,6 +264,21 @@ TEST_P(ConvSpecial, MultipliesZerosWithKernelsThatAreNotFinite) {
     }
     ++i;
   }
+}
+
+TEST_P(ConvSpecial, MultipliesZerosOfColumns) {
+  unsigned i = 0;
+  for (const std::vector<ConvCall>& calls : {ByColumns(SmallCases()), ByColumns(Cases())}) {
+    for (const ConvCall& call : calls) {
+      if (Products(call) >= 4'000'000) continue;
+      ThreadPool& pool = i % 3 == 0 ? one_ : i % 3 == 1 ? two_ : Five();
+      for (const Written written : {kX, kW, kY}) {
+        SpecialKernels<float, float>(*kernels_, call, DType::kF32, DType::kF32, 1e-5, i).Run(written, pool);
+      }
+      ++i;
+    }
+  }
+  EXPECT_GT(i, 100u);
 }
 
 // The plain loops, which alone serve these.

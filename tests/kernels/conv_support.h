@@ -163,6 +163,26 @@ inline std::vector<ConvCall> WinogradCases() {
   return cases;
 }
 
+// An element of w: of a stored tap, a group's input channel, and an output channel.
+inline int64_t WeightAt(const ConvCall& call, int64_t stored_tap, int64_t ci, int64_t co) {
+  const int64_t depth = call.in_channels / call.feature_groups;
+  if (!call.w_out_first) return (stored_tap * depth + ci) * call.out_channels + co;
+  return (co * depth + ci) * PadRank(call.spatial_rank, call.dims).window + stored_tap;
+}
+
+// Calls that may be products with columns of pixels, as such, whatever is faster.
+inline std::vector<ConvCall> ByColumns(std::vector<ConvCall> calls) {
+  std::erase_if(calls, [](const ConvCall& call) {
+    const Geometry g = PadRank(call.spatial_rank, call.dims);
+    return call.feature_groups > 1 || call.batch * g.out * g.window == 0;
+  });
+  for (ConvCall& call : calls) {
+    call.columns = call.w_out_first = true;
+    call.winograd = UseWinograd::kNever;
+  }
+  return calls;
+}
+
 // Every (x, w, y) index triple that the definition multiplies.
 template <typename Visit>
 void ForEachTerm(const ConvCall& call, Visit visit) {
@@ -187,7 +207,7 @@ void ForEachTerm(const ConvCall& call, Visit visit) {
         for (int64_t co = 0; co < call.out_channels; ++co) {
           for (int64_t ci = 0; ci < group_in; ++ci) {
             visit((n * g.in + in) * call.in_channels + co / group_out * group_in + ci,
-                  (stored * group_in + ci) * call.out_channels + co, (n * g.out + out) * call.out_channels + co);
+                  WeightAt(call, stored, ci, co), (n * g.out + out) * call.out_channels + co);
           }
         }
       }

@@ -17,6 +17,29 @@ TEST_P(Conv, AgreesWithItsDefinitionInF32) {
   for (const ConvCall& call : Cases()) Check<float, float>(*kernels_, call, DType::kF32, DType::kF32, one_, two_, 1e-6);
 }
 
+TEST_P(Conv, AgreesWithItsDefinitionByColumns) {
+  for (const ConvCall& call : ByColumns(Cases())) {
+    Check<float, float>(*kernels_, call, DType::kF32, DType::kF32, one_, two_, 1e-6);
+  }
+}
+
+// By sizes alone: many channels to a pixel, and nothing but f32 in one group.
+TEST_P(Conv, TakesColumnsWherePixelsAreFew) {
+  const SpatialDim two = Dim(2, 3, 1, 1, 1), four = Dim(4, 3, 1, 1, 1), eight = Dim(8, 3, 1, 1, 1);
+  EXPECT_TRUE(TakesColumns(Make(4, 512, 512, {two, two})));
+  EXPECT_TRUE(TakesColumns(Make(4, 256, 256, {four, four})));
+  EXPECT_TRUE(TakesColumns(Make(1, 256, 256, {Dim(1, 1), Dim(1, 1)})));
+  EXPECT_FALSE(TakesColumns(Make(4, 128, 128, {eight, eight})));
+  EXPECT_FALSE(TakesColumns(Make(4, 8, 64, {two, two})));  // a small kernel
+  EXPECT_FALSE(TakesColumns(Make(4, 512, 512, {two, two}, 2)));
+  EXPECT_FALSE(TakesColumns(Make(0, 512, 512, {two, two})));
+  ConvCall call = Make(4, 512, 512, {two, two});
+  call.input = call.output = DType::kBF16;
+  EXPECT_FALSE(TakesColumns(call));
+  call.columns = call.w_out_first = true;
+  EXPECT_FALSE(kernels_->Conv(call, one_).ok());
+}
+
 TEST_P(Conv, AgreesWithItsDefinitionOnWinogradsTiles) {
   for (const ConvCall& call : WinogradCases()) {
     Check<float, float>(*kernels_, call, DType::kF32, DType::kF32, one_, two_, 1e-4);

@@ -137,6 +137,9 @@ struct ConvCall {
   // w is [out_channels, in_channels / feature_groups, taps], as PyTorch has it, in place of [taps, ..., out_channels]. Conv only,
   // where PackedBytesOfW is more than 0: it is packed from there.
   bool w_out_first = false;
+  // w is as w_out_first says, in all three directions, and is multiplied where it lies, as a matrix, with columns of pixels
+  // (im2col): neither turned nor packed. Calls that TakesColumns says yes to.
+  bool columns = false;
   UseWinograd winograd = UseWinograd::kNever;
   void* y = nullptr;
   // On the written operand's rows: Conv counts output pixels and out_channels, and so on.
@@ -144,6 +147,9 @@ struct ConvCall {
   // Conv's register epilogue does the same as the epilogue, which is there too and runs where this cannot. Then y holds nothing defined.
   Ending ending;
 };
+
+// Tells whether `columns` serves the call's types and groups, and is faster than turning w round: it has few pixels beside what w has.
+bool TakesColumns(const ConvCall& call);
 
 // Bytes of W as Conv packs it, and how; as PackedBytesOfB and PackedFormOfB say it of products.
 int64_t PackedBytesOfW(const CpuTarget& target, const ConvCall& call);

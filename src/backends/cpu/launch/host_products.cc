@@ -91,6 +91,7 @@ EncodedConv DecodeConvAndEnding(std::span<const int64_t> params) {
   DecodeDims(d, c.dims);
   d.To(c.winograd);
   d.To(c.w_out_first);
+  d.To(c.columns);
   d.To(c.ending.kind);
   LoopEnding& e = conv.ending;
   for (int32_t* buffer : {&e.factor, &e.summand, &e.to, &e.added}) d.To(*buffer);
@@ -329,6 +330,7 @@ absl::Status RunConvBackwardWeights(const HostCall& call) {  // x, y -> w
   c.x = call.buffers[0];
   c.y = call.buffers[1];
   c.w = call.buffers[2];
+  c.epilogue = EpilogueOf(call.epilogue);
   return call.kernels.ConvBackwardWeights(c, call.pool);
 }
 absl::Status PrepareConv(const HostPreparation& call) {
@@ -466,6 +468,7 @@ std::vector<int64_t> EncodeConv(const ConvCall& c) {
   EncodeDims(c.dims, out);
   out.push_back(static_cast<int64_t>(c.winograd));
   out.push_back(static_cast<int64_t>(c.w_out_first));
+  out.push_back(static_cast<int64_t>(c.columns));
   return out;
 }
 

@@ -1,5 +1,6 @@
 // Convolutions: any dimension order to the kernels' NHWC and HWIO, with copies only where the order differs.
 #include <algorithm>
+#include <numeric>
 
 #include "src/backends/cpu/launch/host_kernels.h"
 #include "src/backends/cpu/lower/lowering.h"
@@ -75,7 +76,7 @@ absl::Status Emit(Lowering& lowering, const Node& node, std::string_view name, G
   ConvCall& c = g.call;
   c.input = node.operands()[0].dtype();
   c.output = result.dtype();
-  if (lowering.options().allow_winograd) c.winograd = UseWinograd::kWhereFaster;
+  if (lowering.options().allow_winograd && !c.columns) c.winograd = UseWinograd::kWhereFaster;
   const int64_t count = result.type().count();
   const Ints inverse = Inverse(result_order);
   bool in_order = true;
@@ -93,16 +94,30 @@ absl::Status Emit(Lowering& lowering, const Node& node, std::string_view name, G
   return absl::OkStatus();
 }
 
+// Tells whether the kernel is [out channels, in channels, window...], as PyTorch has it.
+bool IsOutFirst(const Geometry& g) {
+  const size_t spatial = g.w_order.size() - 2;
+  for (size_t i = 0; i < spatial; ++i) {
+    if (g.w_order[i] != static_cast<int64_t>(i) + 2) return false;
+  }
+  return g.w_order[spatial] == 1 && g.w_order[spatial + 1] == 0;
+}
+
+// Takes such a kernel, or its gradient, as it lies, where that is less work than turning it round (ConvCall::columns).
+bool TakeColumns(const Node& node, Geometry& g) {
+  ConvCall call = g.call;
+  call.input = node.operands()[0].dtype();
+  call.output = node.type().dtype;
+  g.call.columns = g.call.w_out_first = IsOutFirst(g) && TakesColumns(call);
+  return g.call.columns;
+}
+
 // Tells whether the kernel is packed from where it lies: an argument that nobody else reads, as weights of inference
 // are, comes again and stays packed. In training it is another one in each step, and is transposed faster than packed
 // from there.
 bool ReadsOutFirst(const Lowering& lowering, const Node& node, const Geometry& g) {
   const Value& w = node.operands()[1];
-  const size_t spatial = g.w_order.size() - 2;
-  for (size_t i = 0; i < spatial; ++i) {
-    if (g.w_order[i] != static_cast<int64_t>(i) + 2) return false;
-  }
-  if (g.w_order[spatial] != 1 || g.w_order[spatial + 1] != 0 || !lowering.IsArgumentReadOnce(w)) return false;
+  if (!IsOutFirst(g) || !lowering.IsArgumentReadOnce(w)) return false;
   ConvCall call = g.call;
   call.input = w.dtype();
   call.output = node.type().dtype;
@@ -112,7 +127,7 @@ bool ReadsOutFirst(const Lowering& lowering, const Node& node, const Geometry& g
 absl::Status LowerConv(Lowering& lowering, const Node& node) {
   const Value &x = node.operands()[0], &w = node.operands()[1];
   WEFT_ASSIGN_OR_RETURN(Geometry g, Read(node, x.dims(), w.dims()));
-  g.call.w_out_first = ReadsOutFirst(lowering, node, g);
+  g.call.w_out_first = ReadsOutFirst(lowering, node, g) || TakeColumns(node, g);
   const StorageId left = lowering.Transposed(x, g.x_order);
   const StorageId right = g.call.w_out_first ? lowering.Of(w) : lowering.Transposed(w, g.w_order);
   const Ints order = g.y_order;
@@ -123,7 +138,8 @@ absl::Status LowerConv(Lowering& lowering, const Node& node) {
 absl::Status LowerBackwardInput(Lowering& lowering, const Node& node) {
   const Value &y = node.operands()[0], &w = node.operands()[1];
   WEFT_ASSIGN_OR_RETURN(Geometry g, Read(node, node.type().dims, w.dims()));
-  const StorageId left = lowering.Transposed(y, g.y_order), right = lowering.Transposed(w, g.w_order);
+  const StorageId left = lowering.Transposed(y, g.y_order);
+  const StorageId right = TakeColumns(node, g) ? lowering.Of(w) : lowering.Transposed(w, g.w_order);
   const Ints order = g.x_order;
   const int64_t columns = g.call.in_channels;
   return Emit(lowering, node, "conv_backward_data", std::move(g), {left, right}, order, columns);
@@ -133,9 +149,14 @@ absl::Status LowerBackwardKernel(Lowering& lowering, const Node& node) {
   const Value &x = node.operands()[0], &y = node.operands()[1];
   WEFT_ASSIGN_OR_RETURN(Geometry g, Read(node, x.dims(), node.type().dims));
   const StorageId left = lowering.Transposed(x, g.x_order), right = lowering.Transposed(y, g.y_order);
-  const Ints order = g.w_order;
-  // The gradient of the kernel is small and comes in partial sums: nothing follows it in cache.
-  return Emit(lowering, node, "conv_backward_weights", std::move(g), {left, right}, order, 0);
+  Ints order = g.w_order;
+  int64_t columns = 0;
+  if (TakeColumns(node, g)) {
+    std::iota(order.begin(), order.end(), 0);
+    columns = node.type().count() / g.call.out_channels;
+  }
+  // Else the gradient of the kernel is small and comes in partial sums: nothing follows it in cache.
+  return Emit(lowering, node, "conv_backward_weights", std::move(g), {left, right}, order, columns);
 }
 
 constexpr OpRule kRules[] = {

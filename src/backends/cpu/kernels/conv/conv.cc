@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/backends/cpu/kernels/chosen.h"
+#include "src/backends/cpu/kernels/conv/conv_columns.h"
 #include "src/backends/cpu/kernels/conv/conv_padding.h"
 #include "src/backends/cpu/kernels/conv/conv_zeros.h"
 #include "src/backends/cpu/kernels/conv/gathers.h"
@@ -279,23 +280,29 @@ absl::Status KernelSet::Conv(const ConvCall& call, ThreadPool& pool) {
                      e.kind <= EndingKind::kAffineAdd && (e.added != nullptr) == (e.kind == EndingKind::kAffineAdd) &&
                      call.epilogue.run != nullptr;
   if (e.kind != EndingKind::kNone && !whole) return UserError("convolution with half an ending");
+  if (call.columns) return RunColumns(*this, call, Direction::kForward, {&pool});
   return Dispatch(*state_, call, Direction::kForward, {&pool});
 }
 absl::Status KernelSet::ConvBackwardData(const ConvCall& call, ThreadPool& pool) {
+  if (call.columns) return RunColumns(*this, call, Direction::kData, {&pool});
   return Dispatch(*state_, call, Direction::kData, {&pool});
 }
 absl::Status KernelSet::ConvBackwardWeights(const ConvCall& call, ThreadPool& pool) {
+  if (call.columns) return RunColumns(*this, call, Direction::kWeights, {&pool});
   WEFT_RETURN_IF_ERROR(CheckConv(call));
   if (IsOneProduct(target(), call)) return Gemm(WeightsProduct(call), pool);
   return Dispatch(*state_, call, Direction::kWeights, {&pool});
 }
 absl::Status KernelSet::PrepareConv(const ConvCall& call, int threads, ScratchNeeds& needs) {
+  if (call.columns) return RunColumns(*this, call, Direction::kForward, {nullptr, &needs, threads});
   return Dispatch(*state_, call, Direction::kForward, {nullptr, &needs, threads});
 }
 absl::Status KernelSet::PrepareConvBackwardData(const ConvCall& call, int threads, ScratchNeeds& needs) {
+  if (call.columns) return RunColumns(*this, call, Direction::kData, {nullptr, &needs, threads});
   return Dispatch(*state_, call, Direction::kData, {nullptr, &needs, threads});
 }
 absl::Status KernelSet::PrepareConvBackwardWeights(const ConvCall& call, int threads, ScratchNeeds& needs) {
+  if (call.columns) return RunColumns(*this, call, Direction::kWeights, {nullptr, &needs, threads});
   WEFT_RETURN_IF_ERROR(CheckConv(call));
   if (IsOneProduct(target(), call)) return PrepareGemm(WeightsProduct(call), threads, needs);
   return Dispatch(*state_, call, Direction::kWeights, {nullptr, &needs, threads});
