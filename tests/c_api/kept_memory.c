@@ -119,6 +119,38 @@ static void blocks_go_back(void) {
   weft_context_release(ctx);
 }
 
+/* A loop that reads nothing is ahead of the device by two steps of large results, not by as many as a queue takes. */
+static void steps_ahead_are_few(void) {
+  weft_context* const ctx = keeping("0", "off", "");
+  weft_tensor *x = NULL, *last = NULL;
+  weft_event* done = NULL;
+  weft_error* waits;
+  const int64_t before = resident();
+  int64_t most = 0;
+  MUST(weft_full(ctx, DIMS(25000000), 0.5, NULL, &x));
+  MUST(weft_eval(ctx, &x, 1, NULL));
+  for (int i = 0; i < 20; ++i) {
+    weft_tensor* y = NULL;
+    MUST(weft_exp(ctx, x, &y));
+    MUST(weft_sync(ctx, NULL, NULL));
+    weft_tensor_release(last);
+    last = y;
+    if (resident() - before > most) most = resident() - before;
+  }
+  MUST(weft_sync(ctx, NULL, &done));
+  while ((waits = weft_event_wait(done, 1000000)) != NULL) { /* a millisecond */
+    CHECK_EQUAL(weft_error_code(waits), WEFT_DEADLINE_EXCEEDED);
+    weft_error_release(waits);
+    if (resident() - before > most) most = resident() - before;
+  }
+  weft_event_release(done);
+  printf("20 steps of 100 MB ahead: +%.0f MB\n", (double)most / 1e6);
+  CHECK(most <= 450000000);
+  weft_tensor_release(last);
+  weft_tensor_release(x);
+  weft_context_release(ctx);
+}
+
 /* Ever new programs, of loops that share no code. */
 static void new_program(weft_context* ctx, int i) {
   wf_scope* const s = wf_begin(ctx);
@@ -140,6 +172,7 @@ static void programs_are_bounded(void) {
 }
 #else
 static void blocks_go_back(void) {}
+static void steps_ahead_are_few(void) {}
 static void programs_are_bounded(void) {}
 #endif
 
@@ -163,6 +196,7 @@ static void dropped_programs_come_back(void) {
 
 int main(void) {
   blocks_go_back();
+  steps_ahead_are_few();
   programs_are_bounded();
   dropped_programs_come_back();
   return done("kept_memory");

@@ -33,10 +33,13 @@ struct MeshState {
   bool postponed = false;  // the last automatic cut could not be had, and a warning has said so
   // Cuts whose owner has opened the lock: what they are made of is still wanted.
   std::vector<const Cut*> open_cuts;
-  // Launches that may be ahead of the devices: each keeps its arguments and results.
-  static constexpr size_t kAhead = 32;
-  // The events of the latest launches, the oldest overwritten.
+  // Launches that may be ahead of the devices: each keeps its arguments and results. Those whose results are so many bytes together
+  // are two, of which one runs: more would hold memory that never ran computes for, and what is new is slow to touch.
+  static constexpr size_t kAhead = 32, kAheadAtAnyRate = 2;
+  static constexpr double kAheadBytes = 256 << 20;
+  // The events of the latest launches and the bytes of their results, the oldest overwritten.
   std::array<Ref<Event>, kAhead> events;
+  std::array<double, kAhead> result_bytes = {};
   uint64_t launches = 0;
   // Launches of which nobody has seen how they went, oldest first, and of one that failed what nobody has been told yet.
   std::deque<Ref<Launched>> underway;

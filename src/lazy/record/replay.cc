@@ -445,7 +445,7 @@ void Replay::BarrierBegins() {
   if (noting_ != nullptr) noting_->plan = {};
 }
 
-void Replay::Planned(const Cut& cut, const std::shared_ptr<const compiler::Program>& program) {
+void Replay::Planned(const Cut& cut, const std::shared_ptr<const compiler::Program>& program, double bytes) {
   if (mode_ != Mode::kNoting || noting_ == nullptr) return;
   noting_->plan = {};
   Plan plan;
@@ -472,6 +472,7 @@ void Replay::Planned(const Cut& cut, const std::shared_ptr<const compiler::Progr
     plan.arguments.push_back({data.number, cut.trace.arguments[i].donated_to});
   }
   plan.nodes = cut.trace.nodes.size();
+  plan.bytes = bytes;
   plan.program = program;
   noting_->plan = std::move(plan);
 }

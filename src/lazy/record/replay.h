@@ -119,6 +119,7 @@ class Replay {
   struct Plan {
     std::vector<Shown> shown;  // by the tensors whose values are outputs, in their order
     size_t outputs = 0;
+    double bytes = 0;  // of the outputs
     std::vector<Argument> arguments;
     std::shared_ptr<const compiler::Program> program;  // null: none could be noted
     size_t nodes = 0;
@@ -133,7 +134,8 @@ class Replay {
   // The cut of the deferred step as its plan has it: outputs are new leaves, `shown` are those of the plan's tensors. False if
   // what may be taken over is not what it was.
   bool MakeCut(CutPlanner& planner, const Plan& plan, std::vector<ir::Value>* shown, Cut* cut) const;
-  void Planned(const Cut& cut, const std::shared_ptr<const compiler::Program>& program);
+  // `bytes`: of the cut's outputs.
+  void Planned(const Cut& cut, const std::shared_ptr<const compiler::Program>& program, double bytes);
   // The step is through. `clean`: all live values are known.
   void Start(bool clean);
 

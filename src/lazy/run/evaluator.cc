@@ -104,12 +104,13 @@ absl::Status Evaluator::Know(Lock& lock, MeshState& state, std::span<const ir::V
 
 absl::StatusOr<bool> Evaluator::BarrierAgain(Lock& lock, MeshState& state) {
   Replay& replay = *state.replay;
-  while (const Ref<Event> oldest = Launcher::Backlog(state)) {
-    WEFT_RETURN_IF_ERROR(lock.Open([&] { return services_.WaitUntilOver(*oldest, Part::kRoom); }));
-  }
-  // Others may have had the lock.
   const Replay::Plan* plan = replay.Complete();
   if (plan == nullptr) return false;
+  while (const Ref<Event> oldest = Launcher::Backlog(state, plan->bytes)) {
+    WEFT_RETURN_IF_ERROR(lock.Open([&] { return services_.WaitUntilOver(*oldest, Part::kRoom); }));
+    plan = replay.Complete();  // others may have had the lock
+    if (plan == nullptr) return false;
+  }
   const Hand hand(*this);
   Cut& cut = *hand;
   shown_.clear();
@@ -283,7 +284,7 @@ absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan
     WEFT_RETURN_IF_ERROR(WaitForBacklog(lock, state, cut));
     if (stale()) continue;
     WEFT_RETURN_IF_ERROR(recorder_.CheckOpen());
-    if (reason == CutReason::kBarrier) state.replay->Planned(cut, *program);
+    if (reason == CutReason::kBarrier) state.replay->Planned(cut, *program, planner_.OutputBytes(cut));
     services_.StartsWork();
     const size_t nodes = cut.trace.nodes.size(), outputs = cut.outputs.size();
     const Made made = MadeOf(cut);
@@ -485,7 +486,7 @@ absl::StatusOr<Ref<Evaluator::Job>> Evaluator::CompileOver(Lock& lock, MeshState
 }
 
 absl::Status Evaluator::WaitForBacklog(Lock& lock, MeshState& state, const Cut& cut) {
-  while (const Ref<Event> oldest = Launcher::Backlog(state)) {
+  while (const Ref<Event> oldest = Launcher::Backlog(state, planner_.OutputBytes(cut))) {
     WEFT_RETURN_IF_ERROR(Open(lock, state, cut, [&] { return services_.WaitUntilOver(*oldest, Part::kRoom); }));
   }
   return absl::OkStatus();

@@ -1,6 +1,7 @@
 // See launcher.h.
 #include "src/lazy/run/launcher.h"
 
+#include <algorithm>
 #include <charconv>
 #include <new>
 
@@ -46,10 +47,17 @@ void ForgetPast(const ir::Node& node) {
 
 Counter Launcher::CounterOf(CutReason reason) { return kReasonCounters[static_cast<size_t>(reason)]; }
 
-Ref<Event> Launcher::Backlog(const MeshState& state) {
-  if (state.launches < MeshState::kAhead) return nullptr;
-  const Ref<Event>& oldest = state.events[state.launches % MeshState::kAhead];
-  return oldest->done() ? nullptr : oldest;
+Ref<Event> Launcher::Backlog(const MeshState& state, double bytes) {
+  constexpr uint64_t kMost = MeshState::kAhead;
+  Ref<Event> oldest;
+  for (uint64_t ahead = 0; ahead < std::min(state.launches, kMost); ++ahead) {
+    const size_t at = (state.launches - 1 - ahead) % kMost;
+    if (state.events[at]->done()) return nullptr;
+    bytes += state.result_bytes[at];
+    oldest = state.events[at];
+    if (ahead + 1 >= MeshState::kAheadAtAnyRate && bytes > MeshState::kAheadBytes) return oldest;
+  }
+  return state.launches < kMost ? nullptr : oldest;
 }
 
 void Launcher::ChooseDonations(MeshState& state, const Cut& cut) {
@@ -183,9 +191,11 @@ absl::Status Launcher::Launch(MeshState& state, const std::shared_ptr<const comp
   const Ref<Event> all_done = Event::All(done);
   Ref<Event> settled;
   const Ref<Launched> underway = Remember(state, program, *cut, all_done, &settled);
+  double bytes = 0;
   for (size_t i = 0; i < cut->outputs.size(); ++i) {
     const ir::Value& output = cut->outputs[i];
     for (DeviceResults& results : *launched) made_[i]->Add(std::move(results.buffers[i]));
+    bytes += static_cast<double>(made_[i]->bytes());
     made_[i]->launched = underway;
     made_[i]->output = static_cast<uint32_t>(i);
     Bind(*output.node, output.result, std::move(made_[i]));
@@ -194,6 +204,7 @@ absl::Status Launcher::Launch(MeshState& state, const std::shared_ptr<const comp
   for (size_t i = 0; i < cut->arguments.size(); ++i) {
     if (takes_over_[i] != 0) cut->arguments[i]->TakeOver();
   }
+  state.result_bytes[state.launches % MeshState::kAhead] = bytes;
   state.events[state.launches++ % MeshState::kAhead] = std::move(settled);
 
   const auto nodes = static_cast<int64_t>(cut->trace.nodes.size() + cut->replayed);

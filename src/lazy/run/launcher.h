@@ -20,8 +20,8 @@ class Launcher {
 
   // Names the counter of launches of this reason.
   static Counter CounterOf(CutReason reason);
-  // Returns the event after which there is room for another launch; null if there is room.
-  static Ref<Event> Backlog(const MeshState& state);
+  // Returns the event after which there may be room for another launch, of results of so many bytes; null if there is room.
+  static Ref<Event> Backlog(const MeshState& state, double bytes);
 
   // Returns how many bytes of the arguments a launch now would take over: those of candidates that nobody holds or
   // shows any more.
