@@ -245,6 +245,25 @@ WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_step_groups(weft_optimizer* op
 WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_step_if_finite(weft_optimizer* optimizer, weft_tensor* const* grads,
     size_t count, const double* lrs, size_t group_count, weft_tensor* found) WEFT_NOEXCEPT;
 
+/* weft_optimizer_step_groups, or with found weft_optimizer_step_if_finite, of gradients that are clipped as
+ * weft_clip_by_global_norm clips them: after the optimizer has taken their mean over the processes of its job, so that
+ * norm and factor are those of one process with the whole batch. Where each process keeps a part of the state
+ * (shard_state), each measures its parts, and the norms of all processes, one number each, are put together. max_norm
+ * is a run-time argument: another one compiles nothing new. Nothing is read on the host.
+ *   grads: count entries; one per parameter, in the order of creation; NULL leaves that parameter alone
+ *   lrs: group_count entries; finite; one per group
+ *   group_count: as many as at creation; 1 of an optimizer that was made without groups
+ *   found: may be NULL; a float scalar; NULL: the step is made
+ *   max_norm: 0 or more; infinity measures and clips nothing
+ *   out_norm: may be NULL; yours: release it; the norm of all gradients before they are clipped: an f32, an f64 where
+ *   one is f64 or c128
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: exclusive:
+ * optimizer. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_step_clipped(weft_optimizer* optimizer, weft_tensor* const* grads,
+    size_t count, const double* lrs, size_t group_count, weft_tensor* found, double max_norm,
+    weft_tensor** out_norm) WEFT_NOEXCEPT;
+
 /* The learning rate of a step, for weft_optimizer_step, which takes it as a run-time argument. A pure function: nothing
  * is kept, so a training that resumes asks for the step at which it goes on.
  *   step: from 0

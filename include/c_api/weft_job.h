@@ -19,9 +19,19 @@ typedef enum weft_job_reduction {
   WEFT_JOB_MAX = 3, /* likewise */
   WEFT_JOB_AND = 4, /* bitwise, of integers and bool */
   WEFT_JOB_OR = 5, /* likewise */
-  WEFT_JOB_MEAN = 6, /* of weft_job_reduce alone: the sum divided by the number of processes, of floats */
+  WEFT_JOB_MEAN = 6, /* of what is recorded (weft_job_reduce, weft_job_record): the sum divided by the number of processes, of floats */
   WEFT_JOB_REDUCTION_FORCE32 = 0x7FFFFFFF
 } weft_job_reduction;
+
+/* What weft_job_record records. P is the number of processes. */
+typedef enum weft_job_collective {
+  WEFT_JOB_ALL_REDUCE = 0, /* the reduction of the inputs of all processes, of the input's shape */
+  WEFT_JOB_ALL_GATHER = 1, /* the inputs by rank along the first dimension: [n, ...] becomes [P * n, ...], a scalar [P] */
+  WEFT_JOB_REDUCE_SCATTER = 2, /* this process's part of the reduction along the first dimension: [P * n, ...] becomes [n, ...] */
+  WEFT_JOB_ALL_TO_ALL = 3, /* part k of the result is this process's part of the input of process k, along the first dimension, which P divides */
+  WEFT_JOB_BROADCAST = 4, /* the input of the process `root` */
+  WEFT_JOB_COLLECTIVE_FORCE32 = 0x7FFFFFFF
+} weft_job_collective;
 
 /* Who this process is. With size 0 it is found: `weft launch`, torchrun, Open MPI, MPICH and Intel MPI, Slurm's srun,
  * Kubernetes' indexed jobs and TPU VMs say so in variables, in this order; where nobody does, it is rank 0 of 1. Since
@@ -41,8 +51,9 @@ typedef struct weft_job_options {
   int32_t local_size; /* 0: all processes are on this host */
   const char* coordinator; /* coordinator_length bytes; where rank 0 of a job over several hosts listens, "host:port", the same for all; NULL: found (WEFT_COORDINATOR, torchrun's MASTER_ADDR and MASTER_PORT + 1, the first host of a TPU VM's list) */
   uint64_t coordinator_length;
+  weft_context* context; /* weft_cancel of it ends joining, and each later wait of the job whose call has no tensor or context (weft_job_barrier, weft_job_leave, weft_job_preempted); the job keeps it; NULL: they end at the timeout */
 } weft_job_options;
-#define WEFT_JOB_OPTIONS_INIT {sizeof(weft_job_options), NULL, NULL, 0, NULL, 0, 0, 0, 0, 0, 0, NULL, 0}
+#define WEFT_JOB_OPTIONS_INIT {sizeof(weft_job_options), NULL, NULL, 0, NULL, 0, 0, 0, 0, 0, 0, NULL, 0, NULL}
 WEFT_API void weft_job_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* How tensors are put together on their way. Since 1.2. */
@@ -85,11 +96,12 @@ WEFT_API void weft_job_info_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Joins a job and waits until all its processes have come. They are processes of one user on one host, and meet in
  * shared memory; no file is left, no thread is started, and nothing of a job happens in a process that does not call
- * this. A process may join again when it has left. After fork a child's calls give WEFT_FAILED_PRECONDITION.
+ * this. A process may join again when it has left. Ends early on weft_cancel of the context in its options, with those
+ * in the text who have not come. After fork a child's calls give WEFT_FAILED_PRECONDITION.
  *   options: may be NULL
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, PERMISSION_DENIED, FAILED_PRECONDITION, DEADLINE_EXCEEDED, UNAVAILABLE,
- * UNIMPLEMENTED, RESOURCE_EXHAUSTED. Threads: any. May block. Since 1.2.
+ * UNIMPLEMENTED, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. May block. Since 1.2.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_job_join(const weft_job_options* options, weft_job** out) WEFT_NOEXCEPT;
 
@@ -106,7 +118,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_job_find(const weft_job_options* options
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_job_read_info(weft_job* job, weft_job_info* out) WEFT_NOEXCEPT;
 
-/* Waits until all processes have come here. The timeout's error names those that have not.
+/* Waits until all processes have come here. The timeout's error names those that have not. Ends early on weft_cancel of
+ * the context in weft_job_options; then all processes have an error that says who gave up and who was waited for.
  * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, DEADLINE_EXCEEDED, UNAVAILABLE, RESOURCE_EXHAUSTED, CANCELLED, any.
  * Threads: any. May block. Since 1.2.
  */
@@ -224,6 +237,40 @@ WEFT_API void weft_job_release(weft_job* job) WEFT_NOEXCEPT;
 WEFT_API WEFT_MUST_USE weft_error* weft_job_reduce(weft_context* ctx, weft_job* job, weft_tensor* const* tensors,
     size_t count, weft_job_reduction reduction, const weft_job_reduce_options* options,
     weft_tensor** outputs) WEFT_NOEXCEPT;
+
+/* A collective over the processes of a job, recorded like any operation: it runs with the program that it is part of,
+ * and what goes wrong then is the failure of that program's results. All processes record the same program. Values are
+ * those of weft_job_all_reduce and the others, of every dtype. Gradients are those of the sum of all processes' losses:
+ * of a sum the sum of the cotangents, of a mean their mean, of a gather a scatter of the sum and the other way round,
+ * of an exchange the exchange back, of a broadcast the sum at `root` and zeros elsewhere; of products, minima and
+ * maxima of floats those of weft_prod, weft_min and weft_max over the processes. All processes take the same gradients,
+ * too.
+ *   input: of one shape and dtype in all processes
+ *   reduction: read where the collective reduces
+ *   root: a rank; read by WEFT_JOB_BROADCAST
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_job_record(weft_context* ctx, weft_job* job, weft_job_collective collective,
+    weft_tensor* input, weft_job_reduction reduction, int32_t root, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Says that this process is to end soon: the next weft_job_preempted of the job tells it to all processes. For the
+ * program's handler of SIGTERM, with which platforms announce that they take a machine back; the library installs none.
+ * Atomic operations and nothing else: may be called in a signal handler.
+ *   job: may be NULL
+ * Threads: any. Since 1.2.
+ */
+WEFT_API void weft_job_preempt(weft_job* job) WEFT_NOEXCEPT;
+
+/* Tells whether a process of the job is to end soon (weft_job_preempt), with one answer in all of them: every process
+ * asks at the same steps, and where the answer is 1, all save (weft_checkpoint_save_job), leave the job and end. Waits
+ * until all processes have asked; what was recorded with collectives and launched in the job's context
+ * (weft_job_options.context) is waited for before. From then on the answer stays 1.
+ *   out_preempted: 1 or 0
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, DEADLINE_EXCEEDED, UNAVAILABLE, RESOURCE_EXHAUSTED, CANCELLED, any.
+ * Threads: any. May block. Since 1.2.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_job_preempted(weft_job* job, int32_t* out_preempted) WEFT_NOEXCEPT;
 
 #if defined(__cplusplus)
 }

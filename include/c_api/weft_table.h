@@ -320,6 +320,10 @@ struct weft_api_v1 {
   weft_error* (*checkpoint_save_job)(weft_context* ctx, weft_job* job, const char* path, size_t path_length, weft_tree* tree, const weft_job_save_options* options);
   weft_error* (*optimizer_load_from)(weft_optimizer* optimizer, weft_checkpoint_reader* reader, const char* path, size_t path_length);
   weft_error* (*checkpoint_reader_load_sharded)(weft_checkpoint_reader* reader, const char* path, size_t path_length, weft_mesh* mesh, const char* spec, size_t spec_length, weft_tensor** out);
+  weft_error* (*optimizer_step_clipped)(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count, const double* lrs, size_t group_count, weft_tensor* found, double max_norm, weft_tensor** out_norm);
+  weft_error* (*job_record)(weft_context* ctx, weft_job* job, weft_job_collective collective, weft_tensor* input, weft_job_reduction reduction, int32_t root, weft_tensor** out);
+  void (*job_preempt)(weft_job* job);
+  weft_error* (*job_preempted)(weft_job* job, int32_t* out_preempted);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

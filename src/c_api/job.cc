@@ -44,8 +44,8 @@ int64_t TakeNumber(JobObject* job) {
 
 }  // namespace
 
-JobObject::JobObject(std::unique_ptr<distributed::Job> job, int64_t timeout_ms)
-    : job(std::move(job)), timeout_ms(timeout_ms), number_(TakeNumber(this)) {
+JobObject::JobObject(std::unique_ptr<distributed::Job> job, int64_t timeout_ms, Ref<lazy::Engine> engine)
+    : job(std::move(job)), timeout_ms(timeout_ms), engine(std::move(engine)), number_(TakeNumber(this)) {
   fork.Started();
 }
 
@@ -63,20 +63,30 @@ Ref<JobObject> JobObject::OfNumber(int64_t number) {
   return found != nullptr && found->TryAddRef() ? Ref<JobObject>(found) : nullptr;
 }
 
+absl::Status WaitUnder(lazy::Engine* engine, distributed::Patience patience,
+                       absl::FunctionRef<absl::Status(const distributed::Patience&)> wait) {
+  if (engine == nullptr) return wait(patience);
+  lazy::Services& services = engine->services();
+  const uint32_t before = services.cancels();
+  const CancelToken cancel = services.StartToken(0);
+  WEFT_RETURN_IF_ERROR(services.Interrupted(before));
+  patience.cancel = &cancel;
+  patience.began_ns = MonotonicNow();
+  absl::Status outcome = wait(patience);
+  if (absl::IsCancelled(outcome)) (void)services.CheckCancelled(before);  // whoever asked has the answer
+  return outcome;
+}
+
 absl::StatusOr<HostTensor> ValuesOver(const JobObject& job, lazy::Tensor& input, Dims dims,
                                       distributed::Collective call) {
   lazy::Engine& engine = input.engine();
-  const CancelToken cancel = engine.services().StartToken(0);
-  const int64_t began_ns = MonotonicNow();
   HostTensor from(input.dtype(), input.dims()), to(input.dtype(), std::move(dims));
   WEFT_RETURN_IF_ERROR(engine.ToHost(&input, from.mutable_bytes()));
   call.dtype = input.dtype();
   call.input = from.bytes().data();
   call.output = to.mutable_bytes().data();
-  distributed::Patience patience = job.PatienceFrom(MonotonicNow());
-  patience.cancel = &cancel;
-  patience.began_ns = began_ns;
-  WEFT_RETURN_IF_ERROR(job.job->Run(call, patience));
+  WEFT_RETURN_IF_ERROR(WaitUnder(&engine, job.PatienceFrom(MonotonicNow()),
+                                 [&](const distributed::Patience& patience) { return job.job->Run(call, patience); }));
   return to;
 }
 
@@ -177,9 +187,19 @@ weft_error* weft_job_join(const weft_job_options* options, weft_job** out) noexc
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(const weft_job_options read, ReadJobOptions(options));
     WEFT_ASSIGN_OR_RETURN(distributed::JobPlace place, PlaceOf(read));
-    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<distributed::Job> job,
-                          distributed::Job::Join(std::move(place), MonotonicNow() + read.timeout_ms * 1'000'000));
-    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_job>(MakeRef<JobObject>(std::move(job), read.timeout_ms)));
+    Pin<Context> context;
+    if (read.context != nullptr) {
+      WEFT_ASSIGN_OR_RETURN(context, Get(read.context, "weft_job_options.context"));
+    }
+    lazy::Engine* const engine = context ? &context->engine() : nullptr;
+    std::unique_ptr<distributed::Job> job;
+    WEFT_RETURN_IF_ERROR(WaitUnder(engine, {.deadline_ns = MonotonicNow() + read.timeout_ms * 1'000'000},
+                                   [&](const distributed::Patience& patience) -> absl::Status {
+                                     WEFT_ASSIGN_OR_RETURN(job, distributed::Job::Join(std::move(place), patience));
+                                     return absl::OkStatus();
+                                   }));
+    Ref<lazy::Engine> kept = engine == nullptr ? nullptr : Ref<lazy::Engine>::Share(engine);
+    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_job>(MakeRef<JobObject>(std::move(job), read.timeout_ms, std::move(kept))));
     return absl::OkStatus();
   });
 }
@@ -214,7 +234,8 @@ weft_error* weft_job_read_info(weft_job* job, weft_job_info* out) noexcept {
 weft_error* weft_job_barrier(weft_job* job) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(Pin<JobObject> object, Get(job, "job"));
-    return object->job->Run({}, object->PatienceFrom(MonotonicNow()));
+    return WaitUnder(object->engine.get(), object->PatienceFrom(MonotonicNow()),
+                     [&](const distributed::Patience& patience) { return object->job->Run({}, patience); });
   });
 }
 
@@ -284,7 +305,39 @@ weft_error* weft_job_broadcast(weft_job* job, weft_tensor* input, int32_t root, 
 weft_error* weft_job_leave(weft_job* job) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(Pin<JobObject> object, Get(job, "job"));
-    return object->job->Leave(object->PatienceFrom(MonotonicNow()));
+    return WaitUnder(object->engine.get(), object->PatienceFrom(MonotonicNow()),
+                     [&](const distributed::Patience& patience) { return object->job->Leave(patience); });
+  });
+}
+
+void weft_job_preempt(weft_job* job) noexcept {
+  Pin<JobObject> object = Find(job);
+  if (!object) return;
+  object->preempted.store(true, std::memory_order_relaxed);
+  UnpinInSignal(object.Release());
+}
+
+weft_error* weft_job_preempted(weft_job* job, int32_t* out_preempted) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out_preempted);
+    WEFT_ASSIGN_OR_RETURN(Pin<JobObject> object, Get(job, "job"));
+    // Recorded collectives come before this one in all processes.
+    if (object->engine != nullptr) WEFT_RETURN_IF_ERROR(object->engine->Wait());
+    const int32_t own = object->preempted.load(std::memory_order_relaxed) ? 1 : 0;
+    int32_t any = 0;
+    const distributed::Collective call = {.kind = CollectiveKind::kAllReduce,
+                                          .reduction = distributed::Reduction::kMax,
+                                          .dtype = DType::kI32,
+                                          .count = 1,
+                                          .input = &own,
+                                          .output = &any,
+                                          .where = "weft_job_preempted"};
+    WEFT_RETURN_IF_ERROR(
+        WaitUnder(object->engine.get(), object->PatienceFrom(MonotonicNow()),
+                  [&](const distributed::Patience& patience) { return object->job->Run(call, patience); }));
+    if (any != 0) object->preempted.store(true, std::memory_order_relaxed);
+    *out_preempted = any;
+    return absl::OkStatus();
   });
 }
 

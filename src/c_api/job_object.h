@@ -1,8 +1,11 @@
 // The object behind weft_job.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <utility>
+
+#include "absl/functional/function_ref.h"
 
 #include "src/c_api/context.h"
 #include "src/distributed/job.h"
@@ -15,7 +18,8 @@ absl::StatusOr<distributed::JobPlace> PlaceOf(const distributed::JobWish& wish);
 
 class JobObject final : public RefCounted {
  public:
-  JobObject(std::unique_ptr<distributed::Job> job, int64_t timeout_ms);
+  // `engine`: that of the context whose weft_cancel ends waits without tensors; may be null.
+  JobObject(std::unique_ptr<distributed::Job> job, int64_t timeout_ms, Ref<lazy::Engine> engine);
   // The job of that number, or null if it has been released.
   static Ref<JobObject> OfNumber(int64_t number);
 
@@ -35,6 +39,9 @@ class JobObject final : public RefCounted {
 
   const std::unique_ptr<distributed::Job> job;
   const int64_t timeout_ms;
+  const Ref<lazy::Engine> engine;
+  // SIGTERM or the like has come (weft_job_preempt).
+  std::atomic<bool> preempted{false};
   ForkGuard fork;
 
  private:
@@ -49,6 +56,11 @@ struct HandleTraits<weft_job> {
   static constexpr HandleType kType = HandleType::kJob;
   static const ForkGuard* ForkOf(const JobObject& object) { return &object.fork; }
 };
+
+// Waits as `wait` does, with this patience, and until weft_cancel of the engine's context; null: nobody cancels. A request that nobody has
+// noticed yet ends the wait before it begins.
+absl::Status WaitUnder(lazy::Engine* engine, distributed::Patience patience,
+                       absl::FunctionRef<absl::Status(const distributed::Patience&)> wait);
 
 // The values of `input` in one collective, which gives a value of these dimensions.
 absl::StatusOr<HostTensor> ValuesOver(const JobObject& job, lazy::Tensor& input, Dims dims,

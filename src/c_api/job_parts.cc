@@ -3,9 +3,7 @@
 
 #include <utility>
 
-#include "src/c_api/job_calls.h"
-#include "src/ops/custom/custom_call.h"
-#include "src/ops/registry.h"
+#include "src/c_api/job_graph.h"
 
 namespace weft::c_api {
 namespace {
@@ -40,14 +38,8 @@ class JobParts final : public lazy::StateParts {
  private:
   ir::Value Run(ir::Builder& b, CollectiveKind kind, ir::Value x) const {
     if (!x) return {};
-    const absl::StatusOr<Ref<const ops::CustomFunction>> function = JobFunction(*functions_, *job_, kind, x.dtype());
-    if (!function.ok()) {
-      b.Fail(function.status());
-      return {};
-    }
-    const int64_t n = x.dims().back();
-    const ir::Type type = ir::Type::Tensor(x.dtype(), kind == CollectiveKind::kAllGather ? Dims{count(), n} : Dims{n});
-    return b.Emit(ops::kOp_custom_call, {std::move(x)}, ops::CustomAttrs(**function, {&type, 1}));
+    const JobCall call = {.kind = kind, .dtype = x.dtype()};
+    return JobGraph(b, *functions_, *job_).Call(call, std::move(x), /*derivatives=*/0);
   }
 
   const Ref<const JobObject> job_;

@@ -35,9 +35,9 @@ struct Recording {
 };
 
 absl::StatusOr<Ref<lazy::Tensor>> Recording::Summed(const Ref<lazy::Tensor>& flat) {
-  WEFT_ASSIGN_OR_RETURN(
-      const Ref<const ops::CustomFunction> function,
-      JobFunction(*engine.options().custom, job, distributed::CollectiveKind::kAllReduce, flat->dtype()));
+  WEFT_ASSIGN_OR_RETURN(const Ref<const ops::CustomFunction> function,
+                        JobFunction(*engine.options().custom, job,
+                                    {.kind = distributed::CollectiveKind::kAllReduce, .dtype = flat->dtype()}));
   const ir::Types types = {flat->type()};
   WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> sum,
                         Record(ops::kOp_custom_call, {flat.get()}, ops::CustomAttrs(*function, types)));
@@ -97,11 +97,7 @@ absl::StatusOr<ReduceHow> HowOf(weft_job_reduction reduction, const weft_job_red
 absl::Status Reduce(weft_context* ctx, weft_job* job, weft_tensor* const* tensors, size_t count,
                     weft_job_reduction reduction, const weft_job_reduce_options* options, weft_tensor** outputs) {
   WEFT_ASSIGN_OR_RETURN(const Pin<Context> context, Get(ctx, "ctx"));
-  WEFT_RETURN_IF_ERROR(context->Usable());
-  if (context->frame() != nullptr) {
-    return UserErrorOf(absl::StatusCode::kUnimplemented,
-                       "ctx records the body of a function; sums over processes are for the program");
-  }
+  WEFT_RETURN_IF_ERROR(CheckJobRecords(*context));
   WEFT_ASSIGN_OR_RETURN(const Pin<JobObject> object, Get(job, "job"));
   WEFT_ASSIGN_OR_RETURN(const ReduceHow how, HowOf(reduction, options));
   TensorList list;
@@ -124,11 +120,7 @@ absl::StatusOr<std::vector<Ref<lazy::Tensor>>> ReduceOver(const JobObject& job, 
   job.set_cancel(recording.engine.services().StartToken(0));
   std::vector<const ir::Type*> types;
   for (size_t i = tensors.size(); i-- > 0;) {
-    if (!tensors[i]->sharding().mesh().alone()) {
-      return UserErrorOf(absl::StatusCode::kUnimplemented, "tensor ", i, " is on ",
-                         tensors[i]->sharding().mesh().name(),
-                         "; tensors on a mesh are not added up over processes yet");
-    }
+    WEFT_RETURN_IF_ERROR(CheckAlone(*tensors[i], absl::StrCat("tensor ", i)));
     WEFT_RETURN_IF_ERROR(CheckCarried(tensors[i]->dtype(), how.mean));
   }
   for (size_t i = 0; i < tensors.size(); ++i) {

@@ -193,7 +193,6 @@ absl::Status Agree(LoaderObject& object, Context& context) {
   const data::Place place = object.loader->place();
   if (object.agreed_epoch == place.epoch) return absl::OkStatus();
   lazy::Services& services = context.engine().services();
-  const CancelToken cancel = services.StartToken(0);
   WEFT_ASSIGN_OR_RETURN(const Ref<Event> event,
                         context.engine().Sync(object.target.where, CurrentLocation(context.engine())));
   WEFT_RETURN_IF_ERROR(services.WaitFor(*event));
@@ -207,10 +206,9 @@ absl::Status Agree(LoaderObject& object, Context& context) {
   call.input = &own;
   call.output = all.data();
   call.where = "the beginning of a loader's epoch";
-  distributed::Patience patience = object.job->PatienceFrom(MonotonicNow());
-  patience.cancel = &cancel;
-  patience.began_ns = MonotonicNow();
-  WEFT_RETURN_IF_ERROR(object.job->job->Run(call, patience));
+  WEFT_RETURN_IF_ERROR(
+      WaitUnder(&context.engine(), object.job->PatienceFrom(MonotonicNow()),
+                [&](const distributed::Patience& patience) { return object.job->job->Run(call, patience); }));
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
     return UserErrorOf(absl::StatusCode::kFailedPrecondition, "rank ", rank, " would read ", all[rank].Text(),

@@ -239,7 +239,7 @@ absl::Status CreateNamed(const Parameters& parameters, std::string_view name, co
 }
 
 absl::Status Step(lazy::Optimizer& object, weft_tensor* const* grads, size_t count, std::span<const double> rates,
-                  lazy::Tensor* found = nullptr) {
+                  lazy::Tensor* found = nullptr, lazy::Optimizer::Clip* clip = nullptr) {
   const FloatScope floats;  // constants of the step are computed here
   if (count != object.parameters().size()) {
     return UserError(count, " gradients for ", object.parameters().size(), " parameters");
@@ -254,9 +254,13 @@ absl::Status Step(lazy::Optimizer& object, weft_tensor* const* grads, size_t cou
     if (!grad) continue;
     WEFT_RETURN_IF_ERROR(SameEngine(list[i], object.parameters()[i]->engine(), "grads", i));
   }
+  const std::span<lazy::Tensor* const> all = list;
+  if (clip != nullptr && std::ranges::count(all, nullptr) == std::ssize(all)) {
+    return UserError("there is no gradient: every grads[i] is NULL");
+  }
   const lazy::Optimizer::Turn turn(object);
   if (!turn) return Taken();
-  return object.Step(list, rates, CurrentLocation(object.engine()), found);
+  return object.Step(list, rates, CurrentLocation(object.engine()), found, clip);
 }
 
 absl::Status CheckRates(const lazy::Optimizer& object, const double* lrs, size_t group_count) {
@@ -345,6 +349,24 @@ weft_error* weft_optimizer_step_if_finite(weft_optimizer* optimizer, weft_tensor
     WEFT_ASSIGN_OR_RETURN(const Pin<lazy::Tensor> flag, GetTensor(found, "found"));
     if (&flag->engine() != &object->engine()) return UserError("found belongs to another context");
     return Step(*object, grads, count, {lrs, group_count}, flag.get());
+  });
+}
+
+weft_error* weft_optimizer_step_clipped(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count,
+                                        const double* lrs, size_t group_count, weft_tensor* found, double max_norm,
+                                        weft_tensor** out_norm) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Optimizer> object, Get(optimizer, "optimizer"));
+    WEFT_RETURN_IF_ERROR(CheckRates(*object, lrs, group_count));
+    if (!(max_norm >= 0)) return UserError("max_norm is ", max_norm, "; it must be 0 or more");
+    Pin<lazy::Tensor> flag;
+    if (found != nullptr) {
+      WEFT_ASSIGN_OR_RETURN(flag, GetTensor(found, "found"));
+      if (&flag->engine() != &object->engine()) return UserError("found belongs to another context");
+    }
+    lazy::Optimizer::Clip clip = {.max_norm = max_norm, .norm = nullptr};
+    WEFT_RETURN_IF_ERROR(Step(*object, grads, count, {lrs, group_count}, flag.get(), &clip));
+    return out_norm == nullptr ? absl::OkStatus() : MakeTensor(std::move(clip.norm), out_norm);
   });
 }
 

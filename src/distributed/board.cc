@@ -112,7 +112,7 @@ absl::Status BoardMember::CheckAgreement() const {
 }
 
 // Reads what others show while they may go on: the records of the call before, and of this one of those who have entered.
-absl::Status BoardMember::Late() const {
+absl::Status BoardMember::Late(absl::StatusCode code, std::string_view when) const {
   std::vector<int> missing, slow, waiting;
   for (int rank = 0; rank < size_; ++rank) {
     const bool entered = cells_[rank].entered.load(std::memory_order_acquire) == calls_;
@@ -121,16 +121,27 @@ absl::Status BoardMember::Late() const {
   }
   const std::string what = RecordOfRank(rank_).Text();
   if (missing.empty() && slow.empty()) {
-    return UserErrorOf(absl::StatusCode::kDeadlineExceeded, "all members came to ", what, ", but after the deadline");
+    return UserErrorOf(code, "all members came to ", what, ", but not ", when);
   }
   if (missing.empty()) {
-    return UserErrorOf(absl::StatusCode::kDeadlineExceeded, RanksText(slow), " came to ", what,
-                       " and did not end it before the deadline; ", RanksText(waiting), " waited");
+    return UserErrorOf(code, RanksText(slow), " came to ", what, " and did not end it ", when, "; ", RanksText(waiting),
+                       " waited");
   }
   const CallRecord& last = cells_[missing[0]].record[(calls_ + 1) % 2];
-  return UserErrorOf(absl::StatusCode::kDeadlineExceeded, RanksText(missing), " did not come to ", what,
-                     " before the deadline; ", RanksText(waiting), " waited there. The last call of ",
-                     NameOfRank(missing[0]), ": ", calls_ == 1 ? "none" : last.Text());
+  return UserErrorOf(code, RanksText(missing), " did not come to ", what, " ", when, "; ", RanksText(waiting),
+                     " waited there. The last call of ", NameOfRank(missing[0]), ": ",
+                     calls_ == 1 ? "none" : last.Text());
+}
+
+void BoardMember::TellWatch(const Watch& watch) const {
+  std::vector<int> behind;
+  for (int rank = 0; rank < size_; ++rank) {
+    const bool arrived = cells_[rank].arrived.load(std::memory_order_acquire) == phases_ + 1;
+    if (arrived && rank < rank_) return;
+    if (!arrived) behind.push_back(rank);
+  }
+  const std::string when = absl::StrCat("within ", static_cast<double>(watch.after_ns()) / 1e9, " s");
+  watch.Tell(behind, Late(absl::StatusCode::kDeadlineExceeded, when).message());
 }
 
 // --- The way of a call ----------------------------------------------------------------------------------------
@@ -222,8 +233,14 @@ void BoardMember::Arrive(bool entered) {
 bool BoardMember::Await(const Patience& patience) {
   if (!meeting_->Spin(phases_)) {
     const int64_t looks_ns = patience.cancel != nullptr ? std::min(kCancelLookNs, LooksEveryNs()) : LooksEveryNs();
-    int64_t sleep_ns = 0;
+    int64_t sleep_ns = 0, tell_ns = INT64_MAX;
+    if (patience.watch != nullptr && patience.watch->after_ns() > 0)
+      tell_ns = MonotonicNow() + patience.watch->after_ns();
     while (!meeting_->Sleep(phases_, sleep_ns)) {
+      if (tell_ns != INT64_MAX && MonotonicNow() >= tell_ns) {
+        TellWatch(*patience.watch);
+        tell_ns = INT64_MAX;
+      }
       if (absl::Status why = WhyGiveUp(patience); !why.ok()) {
         (void)Fail(why);
         break;
@@ -241,10 +258,13 @@ bool BoardMember::Await(const Patience& patience) {
 absl::Status BoardMember::WhyGiveUp(const Patience& patience) const {
   if (patience.cancel != nullptr && patience.cancel->Ended(patience.began_ns)) {
     const absl::Status why = patience.cancel->Look(patience.began_ns);
-    return WithText(why, absl::StrCat(NameOfRank(rank_), ", in ", RecordOfRank(rank_).Text(), ": ", why.message()));
+    return Late(why.code(),
+                absl::StrCat("before ", absl::IsCancelled(why) ? "weft_cancel" : "launch_deadline_ms (an option)",
+                             " ended the wait of ", NameOfRank(rank_)));
   }
   if (const int ended = EndedRank(); ended >= 0) return EndedText(ended);
-  if (patience.deadline_ns != INT64_MAX && MonotonicNow() >= patience.deadline_ns) return Late();
+  if (patience.deadline_ns != INT64_MAX && MonotonicNow() >= patience.deadline_ns)
+    return Late(absl::StatusCode::kDeadlineExceeded, "before the deadline");
   return absl::OkStatus();
 }
 

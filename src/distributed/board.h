@@ -87,7 +87,10 @@ class BoardMember : public Communicator {
   bool RunSmall() const;
   absl::Status CheckAgreement() const;
   absl::Status EndedText(int ended) const;
-  absl::Status Late() const;
+  // Tells the watch of a wait that has been long, where this is the first of those who wait.
+  void TellWatch(const Watch& watch) const;
+  // The error of a wait that ends by `code`; `when`: "before the deadline".
+  absl::Status Late(absl::StatusCode code, std::string_view when) const;
   std::string NameOfRank(int rank) const;
   std::string RanksText(std::span<const int> ranks) const;
   const CallRecord& RecordOfRank(int rank) const { return cells_[rank].record[calls_ % 2]; }

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "src/distributed/collective.h"
+#include "src/distributed/watch.h"
 #include "src/runtime/cancel.h"
 
 namespace weft::distributed {
@@ -13,6 +14,7 @@ struct Patience {
   int64_t deadline_ns = INT64_MAX;      // by MonotonicNow
   const CancelToken* cancel = nullptr;  // looked at each 10 ms while waiting
   int64_t began_ns = 0;                 // when the work began that `cancel` may end
+  const Watch* watch = nullptr;         // hears of a wait that is long
 };
 
 // One member's end of a group. All members make the same calls in the same order; each call is Start and then Wait, one at a

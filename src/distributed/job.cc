@@ -14,7 +14,7 @@ absl::Status WithSource(const absl::Status& status, const JobPlace& place) {
   return WithText(status, absl::StrCat(status.message(), " (rank ", place.rank, " by ", place.source, ")"));
 }
 
-absl::StatusOr<TcpOptions> TcpOptionsOf(const JobPlace& place, int64_t deadline_ns) {
+absl::StatusOr<TcpOptions> TcpOptionsOf(const JobPlace& place, const Patience& patience) {
   if (place.coordinator.empty()) {
     return UserError("a job of ", place.size, " processes of which ", place.local_size, " are on this host (",
                      place.source, ") needs the address of rank 0: WEFT_COORDINATOR=host:port, the same for all");
@@ -32,18 +32,18 @@ absl::StatusOr<TcpOptions> TcpOptionsOf(const JobPlace& place, int64_t deadline_
   options.token = absl::StrCat(place.incarnation, "#", place.token).substr(0, 256);
   options.rank = place.rank;
   options.size = place.size;
-  options.deadline_ns = deadline_ns;
+  options.patience = patience;
   return options;
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Job>> Job::Join(JobPlace place, int64_t deadline_ns) {
+absl::StatusOr<std::unique_ptr<Job>> Job::Join(JobPlace place, const Patience& patience) {
   std::unique_ptr<Communicator> group;
   if (place.size == 1) {
     group = std::move(MakeInProcessGroup(1)[0]);
   } else if (place.local_size != place.size) {
-    WEFT_ASSIGN_OR_RETURN(const TcpOptions options, TcpOptionsOf(place, deadline_ns));
+    WEFT_ASSIGN_OR_RETURN(const TcpOptions options, TcpOptionsOf(place, patience));
     absl::StatusOr<std::unique_ptr<Communicator>> joined = JoinTcpGroup(options);
     if (!joined.ok()) return WithSource(joined.status(), place);
     group = *std::move(joined);
@@ -53,7 +53,7 @@ absl::StatusOr<std::unique_ptr<Job>> Job::Join(JobPlace place, int64_t deadline_
                                    .rank = place.rank,
                                    .size = place.size,
                                    .label = "",
-                                   .deadline_ns = deadline_ns};
+                                   .patience = patience};
     absl::StatusOr<std::unique_ptr<Communicator>> joined = JoinSharedMemoryGroup(options);
     if (!joined.ok()) return WithSource(joined.status(), place);
     group = *std::move(joined);
@@ -67,7 +67,9 @@ absl::Status Job::Run(Collective call, const Patience& patience) {
     return UserErrorOf(absl::StatusCode::kFailedPrecondition, "this process has left the job; join it again");
   }
   call.tag = ++calls_;
-  return group_->Run(call, patience);
+  Patience own = patience;
+  own.watch = &place_.watch;
+  return group_->Run(call, own);
 }
 
 absl::Status Job::Leave(const Patience& patience) {

@@ -15,7 +15,7 @@ class Job {
  public:
   // Waits until all processes of the job have come. Errors of FindJobPlace, and of JoinSharedMemoryGroup or, for a job over several
   // hosts, JoinTcpGroup.
-  static absl::StatusOr<std::unique_ptr<Job>> Join(JobPlace place, int64_t deadline_ns);
+  static absl::StatusOr<std::unique_ptr<Job>> Join(JobPlace place, const Patience& patience);
 
   const JobPlace& place() const { return place_; }
   // Runs a collective of all processes; numbers it.

@@ -210,6 +210,9 @@ absl::StatusOr<JobPlace> PlaceOf(const Rule& rule, Variable variable) {
   if (place.id.empty()) place.id = ParentProcess();
   place.token = ValueOf(rule.token, variable).value_or("");
   place.coordinator = CoordinatorOf(rule, variable);
+  if (const std::optional<std::string> watch = ValueOf("WEFT_JOB_WATCH", variable)) {
+    WEFT_ASSIGN_OR_RETURN(place.watch, Watch::Of(*watch));
+  }
   place.source = absl::StrCat(rule.name, ":", reader.read());
   WEFT_RETURN_IF_ERROR(CheckPlace(place));
   return place;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "src/distributed/watch.h"
 #include "src/runtime/status.h"
 
 namespace weft::distributed {
@@ -21,6 +22,7 @@ struct JobPlace {
   std::string token;
   // Where rank 0 of a job over several hosts listens, "host:port"; empty: nobody has said.
   std::string coordinator;
+  Watch watch;  // a launcher's
   // Which rule found it, with the variables that it read: "weft launch: WEFT_RANK=2 WEFT_WORLD_SIZE=4". Never the token.
   std::string source;
   // The rules before it, and why they do not apply.

@@ -2,8 +2,6 @@
 #include "src/distributed/local_door.h"
 
 #include <poll.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,21 +34,6 @@ struct Answer {
 
 absl::Status SystemError(std::string_view what) {
   return UserErrorOf(absl::StatusCode::kUnavailable, "shared memory group: ", what, ": ", std::strerror(errno));
-}
-
-struct Address {
-  sockaddr_un address = {};
-  socklen_t length = 0;
-};
-
-Address AddressOf(const std::string& name) {
-  Address result;
-  result.address.sun_family = AF_UNIX;
-  const std::string path = "weft/" + name;
-  const size_t kept = std::min(path.size(), sizeof result.address.sun_path - 1);
-  std::memcpy(result.address.sun_path + 1, path.data(), kept);  // behind a zero: no file
-  result.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + kept);
-  return result;
 }
 
 OwnedFd Socket() { return OwnedFd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)); }
@@ -103,7 +86,7 @@ absl::Status Admit(const SharedMemoryOptions& options, int memory, int guest, st
     Send(guest, absl::StatusCode::kPermissionDenied, "the group is another user's", -1);
     return absl::OkStatus();
   }
-  if (!Readable(guest, MonotonicNow() + kHelloNs)) return absl::OkStatus();
+  if (!Readable(guest, AtMost(options.patience, kHelloNs))) return absl::OkStatus();
   if (recv(guest, &hello, sizeof hello, 0) != static_cast<ssize_t>(sizeof hello) || hello.magic != kMagic)
     return absl::OkStatus();
   if (!SameToken(hello, options.token)) {
@@ -130,6 +113,16 @@ absl::Status Admit(const SharedMemoryOptions& options, int memory, int guest, st
 
 }  // namespace
 
+LocalAddress LocalAddressOf(std::string_view name) {
+  LocalAddress result;
+  result.address.sun_family = AF_UNIX;
+  const std::string path = absl::StrCat("weft/", name);
+  const size_t kept = std::min(path.size(), sizeof result.address.sun_path - 1);
+  std::memcpy(result.address.sun_path + 1, path.data(), kept);  // behind a zero: no file
+  result.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + kept);
+  return result;
+}
+
 OwnedFd& OwnedFd::operator=(OwnedFd&& other) noexcept {
   std::swap(fd_, other.fd_);
   return *this;
@@ -139,21 +132,41 @@ OwnedFd::~OwnedFd() {
 }
 int OwnedFd::Release() { return std::exchange(fd_, -1); }
 
-bool Ready(int fd, short events, int64_t deadline_ns) {
+bool Ends(const Patience& patience) {
+  return (patience.cancel != nullptr && patience.cancel->Ended(patience.began_ns)) ||
+         (patience.deadline_ns != INT64_MAX && MonotonicNow() >= patience.deadline_ns);
+}
+Patience AtMost(const Patience& patience, int64_t ns) {
+  Patience less = patience;
+  less.deadline_ns = std::min(less.deadline_ns, MonotonicNow() + ns);
+  return less;
+}
+Patience AndThen(const Patience& patience, int64_t ns) {
+  Patience more = patience;
+  more.deadline_ns = more.deadline_ns > INT64_MAX - ns ? INT64_MAX : more.deadline_ns + ns;
+  return more;
+}
+absl::Status GaveUp(const Patience& patience, std::string_view what, std::string_view more) {
+  const bool cancelled = patience.cancel != nullptr && patience.cancel->Ended(patience.began_ns);
+  return UserErrorOf(cancelled ? absl::StatusCode::kCancelled : absl::StatusCode::kDeadlineExceeded, what,
+                     cancelled ? " before weft_cancel ended the wait" : " before the deadline", more);
+}
+
+bool Ready(int fd, short events, const Patience& patience) {
+  const int64_t most_ms = patience.cancel != nullptr ? 10 : 60'000;
   for (;;) {
-    const int64_t left = deadline_ns == INT64_MAX ? 60'000'000'000 : deadline_ns - MonotonicNow();
+    const int64_t left = patience.deadline_ns == INT64_MAX ? INT64_MAX / 2 : patience.deadline_ns - MonotonicNow();
     pollfd entry = {fd, events, 0};
-    const int ready = poll(&entry, 1, static_cast<int>(std::clamp<int64_t>((left + 999'999) / 1'000'000, 0, 60'000)));
+    const int ready = poll(&entry, 1, static_cast<int>(std::clamp<int64_t>((left + 999'999) / 1'000'000, 0, most_ms)));
     if (ready > 0) return true;
     if (ready < 0 && errno != EINTR) return false;
-    if (deadline_ns != INT64_MAX && MonotonicNow() >= deadline_ns) return false;
+    if (Ends(patience)) return false;
   }
 }
 
-absl::Status HandOut(const SharedMemoryOptions& options, int memory,
-                     absl::FunctionRef<void(int rank, pid_t process)> tell) {
+absl::Status HandOut(const SharedMemoryOptions& options, int memory, const DoorKeeper& keeper) {
   const OwnedFd door = Socket();
-  const Address address = AddressOf(options.name);
+  const LocalAddress address = LocalAddressOf(options.name);
   if (door.get() < 0) return SystemError("no socket can be made");
   if (bind(door.get(), reinterpret_cast<const sockaddr*>(&address.address), address.length) != 0) {
     if (errno != EADDRINUSE) return SystemError("the address cannot be had");
@@ -163,28 +176,29 @@ absl::Status HandOut(const SharedMemoryOptions& options, int memory,
   std::vector<bool> came(static_cast<size_t>(options.size), false);
   came[0] = true;
   while (std::ranges::count(came, false) > 0) {
-    if (!Readable(door.get(), options.deadline_ns)) {
-      return UserErrorOf(absl::StatusCode::kDeadlineExceeded, Missing(came), " did not come to the group of ",
-                         options.size, " before the deadline");
+    if (!Readable(door.get(), AtMost(options.patience, kDoorLookNs))) {
+      WEFT_RETURN_IF_ERROR(keeper.look());
+      if (!Ends(options.patience)) continue;
+      return GaveUp(options.patience, absl::StrCat(Missing(came), " did not come to the group of ", options.size));
     }
     const OwnedFd guest(accept4(door.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (guest.get() < 0) continue;
-    WEFT_RETURN_IF_ERROR(Admit(options, memory, guest.get(), came, tell));
+    WEFT_RETURN_IF_ERROR(Admit(options, memory, guest.get(), came, keeper.came));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<OwnedFd> Fetch(const SharedMemoryOptions& options) {
-  const Address address = AddressOf(options.name);
+  const LocalAddress address = LocalAddressOf(options.name);
   OwnedFd socket;
   for (;;) {
     socket = Socket();
     if (socket.get() < 0) return SystemError("no socket can be made");
     if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.address), address.length) == 0) break;
     if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR) return SystemError("rank 0 cannot be reached");
-    if (options.deadline_ns != INT64_MAX && MonotonicNow() >= options.deadline_ns) {
-      return UserErrorOf(absl::StatusCode::kDeadlineExceeded, "rank 0 did not come to the group of ", options.size,
-                         " before the deadline: nobody listens at the address '", options.name, "' of this host");
+    if (Ends(options.patience)) {
+      return GaveUp(options.patience, absl::StrCat("rank 0 did not come to the group of ", options.size),
+                    absl::StrCat(": nobody listens at the address '", options.name, "' of this host"));
     }
     usleep(2000);
   }
@@ -193,9 +207,7 @@ absl::StatusOr<OwnedFd> Fetch(const SharedMemoryOptions& options) {
   if (send(socket.get(), &hello, sizeof hello, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof hello)) {
     return SystemError("rank 0 does not listen");
   }
-  if (!Readable(socket.get(), options.deadline_ns)) {
-    return UserErrorOf(absl::StatusCode::kDeadlineExceeded, "rank 0 did not answer before the deadline");
-  }
+  if (!Readable(socket.get(), options.patience)) return GaveUp(options.patience, "rank 0 did not answer");
   Answer answer = {};
   iovec part = {&answer, sizeof answer};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};

@@ -138,6 +138,15 @@ class SharedMember final : private Possessions, public BoardMember {
   ~SharedMember() override {
     if (!fork_.Forked()) Leave();
   }
+  // Rank 0 asks while it waits for others to come: OK, or what ends the group already.
+  absl::Status WhoWentAway() const {
+    WEFT_RETURN_IF_ERROR(Poisoned());
+    const int rank = EndedRank();
+    if (rank < 0) return absl::OkStatus();
+    return UserErrorOf(absl::StatusCode::kUnavailable, "rank ", rank, " (process ",
+                       mapping->head()->processes[rank].load(std::memory_order_acquire) & 0x7FFFFFFF,
+                       ") ended while all joined");
+  }
 
  private:
   absl::Status Usable() const override {
@@ -260,18 +269,18 @@ absl::StatusOr<std::unique_ptr<Communicator>> JoinSharedMemoryGroup(const Shared
       uint64_t none = 0;
       if (process != 0) head->processes[rank].compare_exchange_strong(none, ProcessOf(process));
     };
-    if (absl::Status handed = HandOut(options, memory.get(), tell); !handed.ok()) {
+    const auto look = [&] { return member->WhoWentAway(); };
+    const DoorKeeper keeper = {.came = tell, .look = look};
+    if (absl::Status handed = HandOut(options, memory.get(), keeper); !handed.ok()) {
       member->Abort(handed);
       return handed;
     }
   }
   // Nobody goes on alone: a member that does not come here has died since it took the memory. Rank 0 alone sees who has
   // not come at all, so it is the first to give up.
-  const bool in_time = options.rank == 0 || options.deadline_ns > INT64_MAX - kRankZeroFirstNs;
-  const int64_t deadline_ns = options.deadline_ns + (in_time ? 0 : kRankZeroFirstNs);
   Collective join;
   join.where = "join";
-  WEFT_RETURN_IF_ERROR(member->Run(join, {.deadline_ns = deadline_ns}));
+  WEFT_RETURN_IF_ERROR(member->Run(join, AndThen(options.patience, options.rank == 0 ? 0 : kRankZeroFirstNs)));
   return std::unique_ptr<Communicator>(std::move(member));
 }
 

@@ -18,7 +18,7 @@ struct SharedMemoryOptions {
   int rank = 0;
   int size = 1;
   std::string label;  // shown in errors behind the rank; at most 40 bytes
-  int64_t deadline_ns = INT64_MAX;
+  Patience patience;  // for all to come
 };
 
 // Waits until all members have come. They are of one user; the name is an abstract socket address, so that no file is left behind,
@@ -28,6 +28,8 @@ struct SharedMemoryOptions {
 //   FAILED_PRECONDITION  members disagree on the size
 //   PERMISSION_DENIED    another token, or another user
 //   DEADLINE_EXCEEDED    names the ranks that have not come
+//   CANCELLED            likewise: the patience's token ended the wait
+//   UNAVAILABLE          a member went away while all joined
 // A member whose process ends ends the group for all that wait within 0.1 s (UNAVAILABLE, with its rank and process id).
 absl::StatusOr<std::unique_ptr<Communicator>> JoinSharedMemoryGroup(const SharedMemoryOptions& options);
 

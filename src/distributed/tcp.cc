@@ -620,7 +620,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> JoinTcpGroup(const TcpOptions& opt
   auto member = std::make_unique<TcpMember>(std::move(hub), options.rank, std::move(data));
   Collective join;
   join.where = "join";
-  WEFT_RETURN_IF_ERROR(member->Run(join, {.deadline_ns = options.deadline_ns}));
+  WEFT_RETURN_IF_ERROR(member->Run(join, options.patience));
   return std::unique_ptr<Communicator>(std::move(member));
 }
 

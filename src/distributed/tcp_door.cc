@@ -57,9 +57,6 @@ std::string OwnLabel() {
   return absl::StrCat("process ", getpid(), " on ", host).substr(0, kLabelBytes - 1);
 }
 
-bool Passed(int64_t deadline_ns) { return deadline_ns != INT64_MAX && MonotonicNow() >= deadline_ns; }
-int64_t Sooner(int64_t deadline_ns, int64_t ns) { return std::min(deadline_ns, MonotonicNow() + ns); }
-
 // Small messages go at once; a host that is gone is noticed within half a minute.
 void Tune(int fd) {
   const int on = 1, idle = 10, interval = 5, count = 4;
@@ -129,11 +126,11 @@ bool AddressOfPeer(int fd, uint8_t* to) {
   return true;
 }
 
-absl::StatusOr<OwnedFd> Finish(OwnedFd fd, int result, int64_t deadline_ns) {
+absl::StatusOr<OwnedFd> Finish(OwnedFd fd, int result, const Patience& patience) {
   int error = result == 0 ? 0 : errno;
   if (error == EINPROGRESS) {
     socklen_t length = sizeof error;
-    if (!Ready(fd.get(), POLLOUT, deadline_ns)) {
+    if (!Ready(fd.get(), POLLOUT, patience)) {
       error = ETIMEDOUT;
     } else if (getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) {
       error = errno;
@@ -147,27 +144,27 @@ absl::StatusOr<OwnedFd> Finish(OwnedFd fd, int result, int64_t deadline_ns) {
   return SystemError("a connection was refused");
 }
 
-absl::StatusOr<OwnedFd> ConnectTo(const sockaddr* address, socklen_t length, int64_t deadline_ns) {
+absl::StatusOr<OwnedFd> ConnectTo(const sockaddr* address, socklen_t length, const Patience& patience) {
   OwnedFd fd = Socket(address->sa_family);
   if (fd.get() < 0) return SystemError("no socket can be made");
   const int result = connect(fd.get(), address, length);
-  return Finish(std::move(fd), result, deadline_ns);
+  return Finish(std::move(fd), result, patience);
 }
 
-absl::StatusOr<OwnedFd> ConnectTo(const Where& where, int64_t deadline_ns) {
+absl::StatusOr<OwnedFd> ConnectTo(const Where& where, const Patience& patience) {
   static constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF};
   if (std::memcmp(where.address, kMapped, sizeof kMapped) == 0) {
     sockaddr_in in = {};
     in.sin_family = AF_INET;
     in.sin_port = htons(where.port);
     std::memcpy(&in.sin_addr, where.address + 12, 4);
-    return ConnectTo(reinterpret_cast<const sockaddr*>(&in), sizeof in, deadline_ns);
+    return ConnectTo(reinterpret_cast<const sockaddr*>(&in), sizeof in, patience);
   }
   sockaddr_in6 in = {};
   in.sin6_family = AF_INET6;
   in.sin6_port = htons(where.port);
   std::memcpy(&in.sin6_addr, where.address, 16);
-  return ConnectTo(reinterpret_cast<const sockaddr*>(&in), sizeof in, deadline_ns);
+  return ConnectTo(reinterpret_cast<const sockaddr*>(&in), sizeof in, patience);
 }
 
 // No early end: how long it takes says nothing of where the tokens differ.
@@ -189,7 +186,7 @@ std::string Missing(const std::vector<OwnedFd>& came) {
 void Send(int to, const absl::Status& status) {
   Answer answer = {kMagic, static_cast<int32_t>(status.code()), {}};
   status.message().copy(answer.text, sizeof answer.text - 1);
-  (void)SendAll(to, &answer, sizeof answer, Sooner(INT64_MAX, kHelloNs));
+  (void)SendAll(to, &answer, sizeof answer, AtMost({}, kHelloNs));
 }
 
 Hello HelloOf(const TcpOptions& options, uint16_t port) {
@@ -204,15 +201,37 @@ Hello HelloOf(const TcpOptions& options, uint16_t port) {
   return hello;
 }
 
-absl::StatusOr<OwnedFd> Accept(int door, int64_t deadline_ns, const std::string& late) {
+// `look` is asked now and then: OK, or why there is no use in waiting for more.
+absl::StatusOr<OwnedFd> Accept(int door, const Patience& patience, const std::string& late,
+                               absl::FunctionRef<absl::Status()> look) {
   for (;;) {
-    if (!Readable(door, deadline_ns))
-      return UserErrorOf(absl::StatusCode::kDeadlineExceeded, late, " before the deadline");
+    if (!Readable(door, AtMost(patience, kDoorLookNs))) {
+      WEFT_RETURN_IF_ERROR(look());
+      if (!Ends(patience)) continue;
+      return GaveUp(patience, late);
+    }
     OwnedFd guest(accept4(door, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (guest.get() < 0) continue;
     Tune(guest.get());
     return guest;
   }
+}
+
+// Tells whether the other end of a connection, which says nothing now, is gone.
+bool HasGone(int fd) {
+  char byte = 0;
+  const ssize_t got = recv(fd, &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT);
+  return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+// OK while all who came are there.
+absl::Status WhoWentAway(const TcpConnections& made, const std::vector<Where>& table) {
+  for (size_t rank = 1; rank < made.control.size(); ++rank) {
+    if (made.control[rank].get() < 0 || !HasGone(made.control[rank].get())) continue;
+    return UserErrorOf(absl::StatusCode::kUnavailable, "rank ", rank, " (", table[rank].label,
+                       ") went away while all joined");
+  }
+  return absl::OkStatus();
 }
 
 // Rank 0's part: all others come, and hear where all are.
@@ -228,13 +247,14 @@ absl::Status Admit(const TcpOptions& options, uint16_t data_port, TcpConnections
   };
   for (int left = options.size - 1; left > 0;) {
     absl::StatusOr<OwnedFd> came =
-        Accept(door.get(), options.deadline_ns,
+        Accept(door.get(), options.patience,
                absl::StrCat(Missing(made->control), " did not come to rank 0, which listens at port ", options.port,
-                            " for a job of ", options.size));
+                            " for a job of ", options.size),
+               [&] { return WhoWentAway(*made, *table); });
     if (!came.ok()) return tell_all(came.status());
     OwnedFd guest = *std::move(came);
     Hello hello = {};
-    if (!ReceiveAll(guest.get(), &hello, sizeof hello, Sooner(options.deadline_ns, kHelloNs)) || hello.magic != kMagic)
+    if (!ReceiveAll(guest.get(), &hello, sizeof hello, AtMost(options.patience, kHelloNs)) || hello.magic != kMagic)
       continue;
     hello.label[kLabelBytes - 1] = '\0';
     if (!SameToken(hello, options.token)) {
@@ -265,8 +285,8 @@ absl::Status Admit(const TcpOptions& options, uint16_t data_port, TcpConnections
   for (size_t rank = 1; rank < made->control.size(); ++rank) {
     const int fd = made->control[rank].get();
     const Answer answer = {kMagic, 0, {}};
-    if (!SendAll(fd, &answer, sizeof answer, options.deadline_ns) ||
-        !SendAll(fd, table->data(), table->size() * sizeof(Where), options.deadline_ns)) {
+    if (!SendAll(fd, &answer, sizeof answer, options.patience) ||
+        !SendAll(fd, table->data(), table->size() * sizeof(Where), options.patience)) {
       return UserErrorOf(absl::StatusCode::kUnavailable, "rank ", rank, " (", (*table)[rank].label,
                          ") went away while all joined");
     }
@@ -288,7 +308,7 @@ absl::Status Knock(const TcpOptions& options, uint16_t data_port, TcpConnections
     });
     if (failed != 0) last = gai_strerror(failed);
     for (const addrinfo* a = found; a != nullptr && socket.get() < 0; a = a->ai_next) {
-      absl::StatusOr<OwnedFd> connected = ConnectTo(a->ai_addr, a->ai_addrlen, Sooner(options.deadline_ns, kHelloNs));
+      absl::StatusOr<OwnedFd> connected = ConnectTo(a->ai_addr, a->ai_addrlen, AtMost(options.patience, kHelloNs));
       if (connected.ok()) {
         socket = *std::move(connected);
       } else {
@@ -296,31 +316,28 @@ absl::Status Knock(const TcpOptions& options, uint16_t data_port, TcpConnections
       }
     }
     if (socket.get() >= 0) break;
-    if (Passed(options.deadline_ns)) {
-      return UserErrorOf(absl::StatusCode::kDeadlineExceeded, "rank 0 was not found at ", place,
-                         " before the deadline: ", last);
+    if (Ends(options.patience)) {
+      return GaveUp(options.patience, absl::StrCat("rank 0 was not found at ", place), absl::StrCat(": ", last));
     }
     usleep(20'000);
   }
   const Hello hello = HelloOf(options, data_port);
   Answer answer = {};
-  if (!SendAll(socket.get(), &hello, sizeof hello, options.deadline_ns)) return SystemError("rank 0 does not listen");
+  if (!SendAll(socket.get(), &hello, sizeof hello, options.patience)) return SystemError("rank 0 does not listen");
   // Rank 0 alone sees who has not come, so it is the first to give up.
-  const int64_t patience_ns =
-      options.deadline_ns > INT64_MAX - kRankZeroFirstNs ? INT64_MAX : options.deadline_ns + kRankZeroFirstNs;
-  if (!ReceiveAll(socket.get(), &answer, sizeof answer, patience_ns) || answer.magic != kMagic) {
-    if (!Passed(patience_ns)) {
+  const Patience patience = AndThen(options.patience, kRankZeroFirstNs);
+  if (!ReceiveAll(socket.get(), &answer, sizeof answer, patience) || answer.magic != kMagic) {
+    if (!Ends(patience)) {
       return UserErrorOf(absl::StatusCode::kUnavailable, "rank 0 at ", place, " went away while rank ", options.rank,
                          " joined");
     }
-    return UserErrorOf(absl::StatusCode::kDeadlineExceeded, "rank 0 at ", place,
-                       " did not answer before the deadline: others are missing");
+    return GaveUp(patience, absl::StrCat("rank 0 at ", place, " did not answer"), ": others are missing");
   }
   if (answer.code != 0) {
     answer.text[sizeof answer.text - 1] = '\0';
     return absl::Status(static_cast<absl::StatusCode>(answer.code), answer.text);
   }
-  if (!ReceiveAll(socket.get(), table->data(), table->size() * sizeof(Where), patience_ns) ||
+  if (!ReceiveAll(socket.get(), table->data(), table->size() * sizeof(Where), patience) ||
       !AddressOfPeer(socket.get(), (*table)[0].address)) {
     return UserErrorOf(absl::StatusCode::kUnavailable, "rank 0 at ", place, " went away while rank ", options.rank,
                        " joined");
@@ -334,8 +351,8 @@ absl::Status ConnectPairs(const TcpOptions& options, int door, const std::vector
   const Hello hello = HelloOf(options, 0);
   for (int rank = 0; rank < options.rank; ++rank) {
     const Where& where = table[static_cast<size_t>(rank)];
-    absl::StatusOr<OwnedFd> connected = ConnectTo(where, options.deadline_ns);
-    if (!connected.ok() || !SendAll(connected->get(), &hello, sizeof hello, options.deadline_ns)) {
+    absl::StatusOr<OwnedFd> connected = ConnectTo(where, options.patience);
+    if (!connected.ok() || !SendAll(connected->get(), &hello, sizeof hello, options.patience)) {
       return UserErrorOf(absl::StatusCode::kUnavailable, "rank ", rank, " (", where.label,
                          ") cannot be reached at port ", where.port,
                          ", which hosts of a job must let through: ", std::strerror(errno));
@@ -344,9 +361,10 @@ absl::Status ConnectPairs(const TcpOptions& options, int door, const std::vector
   }
   for (int left = options.size - 1 - options.rank; left > 0;) {
     WEFT_ASSIGN_OR_RETURN(OwnedFd guest,
-                          Accept(door, options.deadline_ns, "ranks of this job did not connect to each other"));
+                          Accept(door, options.patience, "ranks of this job did not connect to each other",
+                                 [] { return absl::OkStatus(); }));
     Hello from = {};
-    if (!ReceiveAll(guest.get(), &from, sizeof from, Sooner(options.deadline_ns, kHelloNs)) || from.magic != kMagic ||
+    if (!ReceiveAll(guest.get(), &from, sizeof from, AtMost(options.patience, kHelloNs)) || from.magic != kMagic ||
         !SameToken(from, options.token) || from.rank <= options.rank || from.rank >= options.size ||
         made->data[static_cast<size_t>(from.rank)].get() >= 0) {
       continue;
@@ -359,7 +377,7 @@ absl::Status ConnectPairs(const TcpOptions& options, int door, const std::vector
 
 }  // namespace
 
-bool SendAll(int fd, const void* data, size_t bytes, int64_t deadline_ns) {
+bool SendAll(int fd, const void* data, size_t bytes, const Patience& patience) {
   const auto* at = static_cast<const char*>(data);
   while (bytes > 0) {
     const ssize_t sent = send(fd, at, bytes, MSG_NOSIGNAL);
@@ -367,7 +385,7 @@ bool SendAll(int fd, const void* data, size_t bytes, int64_t deadline_ns) {
       at += sent;
       bytes -= static_cast<size_t>(sent);
     } else if (sent < 0 && errno == EAGAIN) {
-      if (!Ready(fd, POLLOUT, deadline_ns)) return false;
+      if (!Ready(fd, POLLOUT, patience)) return false;
     } else if (sent == 0 || errno != EINTR) {
       return false;
     }
@@ -375,7 +393,7 @@ bool SendAll(int fd, const void* data, size_t bytes, int64_t deadline_ns) {
   return true;
 }
 
-bool ReceiveAll(int fd, void* data, size_t bytes, int64_t deadline_ns) {
+bool ReceiveAll(int fd, void* data, size_t bytes, const Patience& patience) {
   auto* at = static_cast<char*>(data);
   while (bytes > 0) {
     const ssize_t got = recv(fd, at, bytes, 0);
@@ -383,7 +401,7 @@ bool ReceiveAll(int fd, void* data, size_t bytes, int64_t deadline_ns) {
       at += got;
       bytes -= static_cast<size_t>(got);
     } else if (got < 0 && errno == EAGAIN) {
-      if (!Ready(fd, POLLIN, deadline_ns)) return false;
+      if (!Ready(fd, POLLIN, patience)) return false;
     } else if (got == 0 || errno != EINTR) {
       return false;
     }

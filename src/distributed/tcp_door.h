@@ -16,7 +16,7 @@ struct TcpOptions {
   std::string token;  // a process without it is sent away; at most 256 bytes. It travels as it is
   int rank = 0;
   int size = 1;
-  int64_t deadline_ns = INT64_MAX;
+  Patience patience;  // for all to come
 };
 
 // The connections of one member.
@@ -32,10 +32,12 @@ struct TcpConnections {
 //   FAILED_PRECONDITION  members disagree on the size
 //   PERMISSION_DENIED    another token
 //   DEADLINE_EXCEEDED    names the ranks that have not come, or where rank 0 was looked for
+//   CANCELLED            likewise: the patience's token ended the wait
+//   UNAVAILABLE          a member went away while all joined
 absl::StatusOr<TcpConnections> ConnectByTcp(const TcpOptions& options);
 
 // Sends or receives exactly so many bytes; false if that cannot be.
-bool SendAll(int fd, const void* data, size_t bytes, int64_t deadline_ns);
-bool ReceiveAll(int fd, void* data, size_t bytes, int64_t deadline_ns);
+bool SendAll(int fd, const void* data, size_t bytes, const Patience& patience);
+bool ReceiveAll(int fd, void* data, size_t bytes, const Patience& patience);
 
 }  // namespace weft::distributed

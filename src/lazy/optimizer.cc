@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "src/ir/differentiable.h"
+#include "src/lazy/clip.h"
 #include "src/ops/complex.h"
 #include "src/runtime/machine_memory.h"
 #include "src/runtime/zero_pages.h"
@@ -48,15 +49,17 @@ struct ParameterRule {
 };
 
 // The update of all parameters: each one's value, gradient and slots come in, its value and slots go out. The scalars of
-// the groups follow one another. Where the state is in parts, one more scalar says whose they are.
+// the groups follow one another. Where the state is in parts, a last scalar says whose they are; where parts are clipped, the one before
+// it is the bound, and a last target becomes the norm.
 class Rule final : public UpdateRule {
  public:
   Rule(std::span<const OptimizerGroup> groups, std::vector<int32_t> group_of, std::vector<std::string_view> slots,
-       bool guarded, Optimizer::Parts parts)
+       bool guarded, bool clipped, Optimizer::Parts parts)
       : groups_(groups.begin(), groups.end()),
         group_of_(std::move(group_of)),
         slots_(std::move(slots)),
         guarded_(guarded),
+        clipped_(clipped),
         parts_(std::move(parts)) {}
 
   absl::Status Build(const UpdateCall& call) const override {
@@ -69,8 +72,15 @@ class Rule final : public UpdateRule {
     if (parts_ != nullptr) {
       parts.emplace(call.b, *parts_, Every(all, 0, stride), call.scalars_f32.back());
       Put(parts->Own(), 0, stride, all);
-      Put(parts->MeansOf(Every(all, 1, stride)), 1, stride, all);
+      std::vector<Value> means = parts->MeansOf(Every(all, 1, stride));
       WEFT_RETURN_IF_ERROR(call.b.status());
+      if (clipped_) {
+        const bool wide = !call.scalars_f64.empty();
+        const std::span<const Value> numbers = wide ? call.scalars_f64 : call.scalars_f32;
+        call.targets.back() = ClipParts(call.b, *parts_, numbers[numbers.size() - 2], means);
+        WEFT_RETURN_IF_ERROR(call.b.status());
+      }
+      Put(means, 1, stride, all);
     }
     for (size_t k = 0; k * stride < all.size(); ++k) {
       const auto in = std::span<const Value>(all).subspan(k * stride, stride);
@@ -87,7 +97,8 @@ class Rule final : public UpdateRule {
       if (guarded_) Keep(call.b, call.operands.back(), in, out);
     }
     WEFT_RETURN_IF_ERROR(call.b.status());
-    if (parts) Put(parts->Whole(Every(call.targets, 0, outs)), 0, outs, call.targets);
+    const std::span<Value> updated = call.targets.first(call.targets.size() - (clipped_ ? 1 : 0));
+    if (parts) Put(parts->Whole(Every(updated, 0, outs)), 0, outs, updated);
     return call.b.status();
   }
 
@@ -115,6 +126,7 @@ class Rule final : public UpdateRule {
   const std::vector<int32_t> group_of_;  // of each parameter that is updated; empty: there is one group
   const std::vector<std::string_view> slots_;
   const bool guarded_;  // the last operand forbids the step
+  const bool clipped_;
   const Optimizer::Parts parts_;
 };
 
@@ -164,11 +176,11 @@ OptimizerGroup GroupOf(const OptimizerOptions& o) {
   return group;
 }
 
-const Ref<const UpdateRule>& Optimizer::RuleOf(std::vector<int32_t> updated, bool guarded) {
-  if (rule_ == nullptr || updated != rule_groups_ || guarded != rule_guarded_) {
-    rule_ = MakeRef<Rule>(groups_, updated, slot_names_, guarded, parts_);
+const Ref<const UpdateRule>& Optimizer::RuleOf(std::vector<int32_t> updated, Besides besides) {
+  if (rule_ == nullptr || updated != rule_groups_ || besides != rule_besides_) {
+    rule_ = MakeRef<Rule>(groups_, updated, slot_names_, besides.guarded, besides.clipped, parts_);
     rule_groups_ = std::move(updated);
-    rule_guarded_ = guarded;
+    rule_besides_ = besides;
   }
   return rule_;
 }
@@ -280,8 +292,28 @@ absl::StatusOr<std::vector<Ref<Tensor>>> Optimizer::Reduced(std::span<const size
   return reduced;
 }
 
+absl::StatusOr<std::vector<Ref<Tensor>>> Optimizer::Clipped(std::span<const size_t> at, std::vector<Tensor*>& operands,
+                                                            Clip* clip, ir::Location location) const {
+  if (clip == nullptr || at.empty()) return std::vector<Ref<Tensor>>();
+  std::vector<Tensor*> given;
+  std::vector<DType> dtypes;
+  for (const size_t i : at) given.push_back(operands[i]);
+  for (const Tensor* gradient : given) dtypes.push_back(gradient->dtype());
+  const Where where(&parameters_[0]->sharding().mesh());
+  if (parts_ != nullptr) {
+    // The rule measures them; its result is assigned to this tensor.
+    WEFT_ASSIGN_OR_RETURN(clip->norm, engine_->Scalar(where, NormType(dtypes), 0, location));
+    return std::vector<Ref<Tensor>>();
+  }
+  WEFT_ASSIGN_OR_RETURN(std::vector<Ref<Tensor>> clipped,
+                        ClipByGlobalNorm(*engine_, where, given, clip->max_norm, location));
+  clip->norm = clipped[0];
+  for (size_t i = 0; i < at.size(); ++i) operands[at[i]] = clipped[i + 1].get();
+  return clipped;
+}
+
 absl::Status Optimizer::Step(std::span<Tensor* const> gradients, std::span<const double> rates, ir::Location location,
-                             Tensor* found) {
+                             Tensor* found, Clip* clip) {
   const size_t n = parameters_.size();
   if (gradients.size() != n) {
     return UserError("optimizer step: ", gradients.size(), " gradients for ", n, " parameters");
@@ -296,7 +328,7 @@ absl::Status Optimizer::Step(std::span<Tensor* const> gradients, std::span<const
   // operands: parameter, gradient, slots of each updated parameter; targets: parameter, slots.
   std::vector<Tensor*> operands, targets;
   std::vector<int32_t> updated;
-  std::vector<size_t> reduced_at;  // in operands
+  std::vector<size_t> gradient_at;  // in operands
   for (size_t i = 0; i < n; ++i) {
     if (gradients[i] == nullptr) continue;
     if (!(gradients[i]->type() == parameters_[i]->type())) {
@@ -304,7 +336,7 @@ absl::Status Optimizer::Step(std::span<Tensor* const> gradients, std::span<const
                        ir::ShortType(parameters_[i]->type()));
     }
     operands.push_back(parameters_[i].get());
-    if (reduce_ && parts_ == nullptr) reduced_at.push_back(operands.size());
+    gradient_at.push_back(operands.size());
     operands.push_back(gradients[i]);
     targets.push_back(parameters_[i].get());
     if (groups_.size() > 1) updated.push_back(group_of_[i]);
@@ -314,22 +346,28 @@ absl::Status Optimizer::Step(std::span<Tensor* const> gradients, std::span<const
     }
   }
 
-  const bool guarded = found != nullptr && !operands.empty();
-  if (guarded) {
+  const Besides besides = {.guarded = found != nullptr && !operands.empty(),
+                           .clipped = clip != nullptr && parts_ != nullptr && !operands.empty()};
+  std::vector<size_t> reduced_at;
+  if (reduce_ && parts_ == nullptr) reduced_at = gradient_at;
+  if (besides.guarded) {
     // One process's gradients that are not finite are in the means of all.
     if (reduce_) reduced_at.push_back(operands.size());
     operands.push_back(found);
   }
   WEFT_ASSIGN_OR_RETURN(const std::vector<Ref<Tensor>> reduced, Reduced(reduced_at, operands, location));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Ref<Tensor>> clipped, Clipped(gradient_at, operands, clip, location));
+  if (besides.clipped) targets.push_back(clip->norm.get());
   OptimizerScalars scalars;
   for (size_t g = 0; g < groups_.size(); ++g) {
     rule().scalars(groups_[g], rates[g], static_cast<double>(step_ + 1), &scalars);
   }
   if (parts_ != nullptr) {
     parts_->StepBegins(*engine_);
+    if (besides.clipped) scalars.push_back(clip->max_norm);
     scalars.push_back(static_cast<double>(parts_->rank()));
   }
-  WEFT_RETURN_IF_ERROR(engine_->Update(operands, scalars, targets, location, RuleOf(std::move(updated), guarded)));
+  WEFT_RETURN_IF_ERROR(engine_->Update(operands, scalars, targets, location, RuleOf(std::move(updated), besides)));
   ++step_;
   return absl::OkStatus();
 }

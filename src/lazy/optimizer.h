@@ -65,11 +65,16 @@ class Optimizer final : public RefCounted {
                                                std::span<const OptimizerOptions> groups,
                                                std::span<const int32_t> group_of = {}, Parts parts = nullptr);
 
+  // How a step clips its gradients, as ClipByGlobalNorm does, behind their means over processes.
+  struct Clip {
+    double max_norm;
+    Ref<Tensor> norm;  // out: before they are clipped
+  };
   // Parameters and state are assigned their new values, all of them or none. gradients[i] belongs to parameters[i]; null:
   // left alone. rates[g] is the learning rate of group g. Where `found`, a float scalar, is above 0, all of them are assigned what they
   // are: a step of scaled gradients that are not finite.
   absl::Status Step(std::span<Tensor* const> gradients, std::span<const double> rates, ir::Location location = {},
-                    Tensor* found = nullptr);
+                    Tensor* found = nullptr, Clip* clip = nullptr);
 
   Engine& engine() const { return *engine_; }
   // Makes of the gradients of a step, and of what forbids it, those that it uses (their mean over processes); null ones are left
@@ -95,12 +100,19 @@ class Optimizer final : public RefCounted {
   Optimizer() = default;
   ~Optimizer() override = default;
 
-  // The rule for parameters of these groups, none where there is one group, with a last operand that forbids the step or without.
-  // Replay knows a step by its rule, so the last one is kept.
-  const Ref<const UpdateRule>& RuleOf(std::vector<int32_t> updated, bool guarded);
+  // A step has these besides its parameters: a last operand that forbids it, and a bound of parts of gradients.
+  struct Besides {
+    bool guarded = false, clipped = false;
+    bool operator==(const Besides&) const = default;
+  };
+  // The rule for parameters of these groups, none where there is one group. Replay knows a step by its rule, so the last one is kept.
+  const Ref<const UpdateRule>& RuleOf(std::vector<int32_t> updated, Besides besides);
   // The means of these operands over processes, in their places; they are kept by what is returned.
   absl::StatusOr<std::vector<Ref<Tensor>>> Reduced(std::span<const size_t> at, std::vector<Tensor*>& operands,
                                                    ir::Location location) const;
+  // Likewise these gradients, clipped.
+  absl::StatusOr<std::vector<Ref<Tensor>>> Clipped(std::span<const size_t> at, std::vector<Tensor*>& operands,
+                                                   Clip* clip, ir::Location location) const;
   // Zeros for one slot of one parameter: recorded, or, on the host, pages that nobody has written.
   absl::StatusOr<Ref<Tensor>> MakeSlot(size_t name, size_t parameter, ZeroPages& pages);
 
@@ -110,7 +122,7 @@ class Optimizer final : public RefCounted {
   std::vector<int32_t> group_of_;     // of each parameter
   Ref<const UpdateRule> rule_;        // what the options turn on, for the parameters below
   std::vector<int32_t> rule_groups_;  // as RuleOf was asked
-  bool rule_guarded_ = false;         // as well
+  Besides rule_besides_;              // as well
   std::vector<Ref<Tensor>> parameters_;
   std::vector<Ref<Tensor>> slots_;  // name-major
   Reduce reduce_;

@@ -26,7 +26,7 @@ ENDS = {name for h in HANDLES.values() for name in (h["release"], h["retain"]) i
 # In a new context these find out that it has no body and no such operation before they look at what else they got.
 BEFORE = {"weft_function_end", "weft_custom_apply"}
 # These return no error: what they promise in a child is looked at by hand.
-OTHERWISE = {"weft_scope_mark", "weft_scope_adopt", "weft_cancel", "weft_span_begin", "weft_span_end"}
+OTHERWISE = {"weft_scope_mark", "weft_scope_adopt", "weft_cancel", "weft_job_preempt", "weft_span_begin", "weft_span_end"}
 REFUSED = "used before fork"
 FORKS = 12
 SECONDS = 60  # for one child; a hang is for ever

@@ -108,6 +108,48 @@ static void recorded_sums_of_one_give_the_inputs(void) {
   weft_context_release(ctx);
 }
 
+/* Of one process every collective gives its input, and the gradient of its sum is ones; several: tests/python/job_record_test.py. */
+static void recorded_collectives_of_one_give_the_input(void) {
+  weft_context* ctx = new_context();
+  weft_job* job = join_alone();
+  weft_tensor *x = ramp(ctx, DIMS(4)), *y = NULL, *sum = NULL, *grad = NULL;
+  const int64_t launches = metric(ctx, "launches");
+  float values[4];
+  int kind;
+  MUST(weft_tensor_require_grad(x, 1));
+  for (kind = WEFT_JOB_ALL_REDUCE; kind <= WEFT_JOB_BROADCAST; ++kind) {
+    const int64_t before = metric(ctx, "launches");
+    MUST(weft_job_record(ctx, job, (weft_job_collective)kind, x, kind == WEFT_JOB_REDUCE_SCATTER ? WEFT_JOB_MEAN : WEFT_JOB_MAX, 0, &y));
+    CHECK_EQUAL(metric(ctx, "launches"), before); /* recorded */
+    MUST(weft_sum(ctx, y, NULL, &sum));
+    MUST(weft_grad(ctx, sum, NULL, &x, 1, &grad));
+    MUST(weft_tensor_to_host(y, values, sizeof values));
+    CHECK(values[0] == 0 && values[3] == 3);
+    MUST(weft_tensor_to_host(grad, values, sizeof values));
+    CHECK(values[0] == 1 && values[3] == 1);
+    weft_tensor_release(grad);
+    weft_tensor_release(sum);
+    weft_tensor_release(y);
+  }
+  CHECK(metric(ctx, "launches") > launches);
+  y = NULL;
+  FAILS(weft_job_record(ctx, job, (weft_job_collective)5, x, WEFT_JOB_SUM, 0, &y), WEFT_INVALID_ARGUMENT,
+        "weft_job_record: collective 5 is none; 0 to 4 are (WEFT_JOB_ALL_REDUCE to WEFT_JOB_BROADCAST)");
+  FAILS(weft_job_record(ctx, job, WEFT_JOB_ALL_REDUCE, x, (weft_job_reduction)7, 0, &y), WEFT_INVALID_ARGUMENT,
+        "weft_job_record: reduction 7 is none; 0 to 6 are (WEFT_JOB_SUM to WEFT_JOB_MEAN)");
+  FAILS(weft_job_record(ctx, job, WEFT_JOB_ALL_REDUCE, x, WEFT_JOB_AND, 0, &y), WEFT_INVALID_ARGUMENT, "weft_job_record: all_reduce: f32 has no and");
+  FAILS(weft_job_record(ctx, job, WEFT_JOB_BROADCAST, x, WEFT_JOB_SUM, 1, &y), WEFT_INVALID_ARGUMENT,
+        "weft_job_record: broadcast: the root 1 is no rank of a group of 1");
+  CHECK(y == NULL);
+  MUST(weft_job_record(ctx, job, WEFT_JOB_ALL_GATHER, x, WEFT_JOB_SUM, 0, &y));
+  weft_job_release(job);
+  FAILS_WITH(weft_tensor_to_host(y, values, sizeof values), WEFT_FAILED_PRECONDITION,
+             "the job was released before a program that has its sums ran; read the results first");
+  weft_tensor_release(y);
+  weft_tensor_release(x);
+  weft_context_release(ctx);
+}
+
 static void bad_calls_say_what_is_wrong(void) {
   weft_context* ctx = new_context();
   weft_job* job = join_alone();
@@ -176,6 +218,7 @@ int main(void) {
   a_process_is_a_job_of_one();
   collectives_of_one_give_the_input();
   recorded_sums_of_one_give_the_inputs();
+  recorded_collectives_of_one_give_the_input();
   bad_calls_say_what_is_wrong();
   bad_options_say_what_is_wrong();
   what_would_be_found_is_text();

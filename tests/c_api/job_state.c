@@ -233,7 +233,7 @@ static void states_go_where_they_fit(void) {
         "weft_optimizer_create: optimizer: lamb measures whole tensors; its state is not kept in parts (shard_state)");
   MUST(weft_convert(ctx, p[0], WEFT_C64, &square));
   FAILS(weft_optimizer_create(ctx, "adam", WEFT_STRLEN, &square, 1, &named, &none), WEFT_UNIMPLEMENTED,
-        "weft_optimizer_create: optimizer: parameter 0: a tensor is of c64; f32, f64, f16, bf16 and integers of 32 and 64 bits are added "
+        "weft_optimizer_create: optimizer: parameter 0: a tensor is of c64; f32, f64, f16, bf16, bool and integers of 8 to 64 bits are added "
         "up over processes");
   named.shard_state = 2;
   INVALID(weft_optimizer_create(ctx, "adam", WEFT_STRLEN, p, PARAMS, &named, &none),

@@ -4,7 +4,8 @@
  * (option `shard_state`), the same, and the bytes are counted; in the middle the state goes into another optimizer, whole and by parts.
  *   job_training [STEPS]              compares; 50 steps if not said
  *   job_training KIND RANK SIZE STEPS FILE ID    one process, which writes losses and weights to a file; KIND is 1 for the convolution
- *                                                plus 2 for a state in parts
+ *                                                plus 2 for a state in parts plus 4 for clipped gradients: with several processes by
+ *                                                weft_optimizer_step_clipped, alone by weft_clip_by_global_norm, which knows no job
  * Where a process dies, the step of the others fails with its name; where one does not come, weft_cancel ends the wait. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
@@ -20,7 +21,7 @@ enum { ITEMS = 96, BATCH = 16, SIDE = 8, MOST = 6, MOST_STEPS = 64, MOST_WEIGHTS
 
 typedef struct {
   int64_t steps, weights;
-  double loss[MOST_STEPS];
+  double loss[MOST_STEPS], norm[MOST_STEPS];
   float weight[MOST_WEIGHTS];
 } outcome;
 
@@ -69,7 +70,7 @@ static weft_loader* batches(weft_context* ctx, weft_job* job, int rank, int size
 }
 
 typedef struct {
-  int convolves, shards, count;
+  int convolves, shards, clips, alone, count;
   weft_tensor* p[MOST];
 } network;
 
@@ -85,12 +86,15 @@ static weft_tensor* logits(wf_scope* s, const network* n, weft_tensor* x) {
   return wf_add(s, wf_matmul(s, h, n->p[4]), n->p[5]);
 }
 
-static network new_network(weft_context* ctx, int convolves, int shards) {
+static network new_network(weft_context* ctx, int kind, int alone) {
+  const int convolves = kind & 1;
   wf_scope* s = wf_begin(ctx);
   network n;
   int i;
   n.convolves = convolves;
-  n.shards = shards;
+  n.shards = kind >> 1 & 1;
+  n.clips = kind >> 2 & 1;
+  n.alone = alone;
   n.count = convolves ? 4 : 6;
   MUST(weft_random_seed(ctx, 5));
   if (convolves) {
@@ -178,9 +182,26 @@ static weft_optimizer* go_on(weft_context* ctx, const network* n, weft_job* job,
   return next;
 }
 
+/* Most steps of both networks are longer than this. */
+static const double kMostNorm = 0.75;
+
+/* One update; of clipped gradients with their norm. */
+static weft_error* update(weft_context* ctx, network* n, weft_optimizer* opt, weft_tensor** grads, weft_tensor** norm) {
+  const double rate = n->convolves ? 0.01 : 0.05;
+  weft_tensor* clipped[MOST];
+  weft_error* error;
+  int i;
+  if (!n->clips) return weft_optimizer_step(opt, grads, (size_t)n->count, rate);
+  if (!n->alone) return weft_optimizer_step_clipped(opt, grads, (size_t)n->count, &rate, 1, NULL, kMostNorm, norm);
+  MUST(weft_clip_by_global_norm(ctx, grads, (size_t)n->count, kMostNorm, clipped, norm));
+  error = weft_optimizer_step(opt, clipped, (size_t)n->count, rate);
+  for (i = 0; i < n->count; ++i) weft_tensor_release(clipped[i]);
+  return error;
+}
+
 /* The mean of the loss over all processes, before the step's update. */
-static double train_step(weft_context* ctx, weft_job* job, network* n, weft_optimizer* opt, weft_loader* loader) {
-  weft_tensor *batch[2] = {NULL, NULL}, *grads[MOST], *loss, *mean = NULL;
+static double train_step(weft_context* ctx, weft_job* job, network* n, weft_optimizer* opt, weft_loader* loader, double* norm) {
+  weft_tensor *batch[2] = {NULL, NULL}, *grads[MOST], *loss, *mean = NULL, *length = NULL;
   wf_scope* s;
   size_t count = 0;
   double value = 0;
@@ -188,12 +209,15 @@ static double train_step(weft_context* ctx, weft_job* job, network* n, weft_opti
   s = wf_begin(ctx);
   loss = wf_cross_entropy(s, logits(s, n, batch[0]), batch[1]);
   wf_grad(s, loss, n->p, (size_t)n->count, grads);
-  wf_try(s, weft_optimizer_step(opt, grads, (size_t)n->count, n->convolves ? 0.01 : 0.05));
+  wf_try(s, update(ctx, n, opt, grads, &length));
   wf_try(s, weft_job_reduce(ctx, job, &loss, 1, WEFT_JOB_MEAN, NULL, &mean));
   MUST(wf_end(s));
   MUST(weft_sync(ctx, NULL, NULL));
   MUST(weft_tensor_item_f64(mean, &value));
   weft_tensor_release(mean);
+  *norm = 0;
+  if (length != NULL) MUST(weft_tensor_item_f64(length, norm));
+  weft_tensor_release(length);
   weft_tensor_release(batch[0]);
   weft_tensor_release(batch[1]);
   return value;
@@ -205,7 +229,7 @@ static int train(int kind, int rank, int size, int steps, const char* file, cons
   weft_job_options options = WEFT_JOB_OPTIONS_INIT;
   weft_job* job = NULL;
   weft_loader* loader;
-  network n = new_network(ctx, kind & 1, kind >> 1);
+  network n = new_network(ctx, kind, size == 1);
   weft_optimizer* opt;
   FILE* f;
   int i;
@@ -219,7 +243,8 @@ static int train(int kind, int rank, int size, int steps, const char* file, cons
   opt = new_optimizer(ctx, &n, job);
   for (i = 0; i < steps; ++i) {
     if (n.shards && (i == steps / 3 || i == steps / 2)) opt = go_on(ctx, &n, job, opt, i == steps / 2);
-    out.loss[out.steps++] = train_step(ctx, job, &n, opt, loader);
+    out.loss[out.steps] = train_step(ctx, job, &n, opt, loader, &out.norm[out.steps]);
+    ++out.steps;
   }
   if (n.shards) count_state(&n, opt, size);
   if (steps > 8) CHECK(metric(ctx, "steps_replayed") > steps / 2); /* noted like any other operation */
@@ -281,29 +306,32 @@ static outcome* run_job(const char* program, int kind, int size, int steps) {
   return first;
 }
 
+/* Of losses, and of norms beside them. */
 static double farthest(const outcome* one, const outcome* other, double* weight) {
   double loss = 0;
   int64_t i;
   CHECK_EQUAL(one->weights, other->weights);
-  for (i = 0; i < one->steps; ++i) loss = fmax(loss, fabs(one->loss[i] - other->loss[i]));
+  for (i = 0; i < one->steps; ++i) loss = fmax(loss, fmax(fabs(one->loss[i] - other->loss[i]), fabs(one->norm[i] - other->norm[i])));
   for (i = 0, *weight = 0; i < one->weights; ++i) *weight = fmax(*weight, fabs((double)one->weight[i] - (double)other->weight[i]));
   return loss;
 }
 
-static void compare(const char* program, int convolves, int steps) {
+static void compare(const char* program, int convolves, int clips, int steps) {
   static const int sizes[] = {2, 4};
-  outcome* alone = run_job(program, convolves, 1, steps);
+  outcome* alone = run_job(program, convolves + 4 * clips, 1, steps);
   size_t k;
-  int shards;
+  int shards, clipped = 0, i;
   CHECK(alone->loss[steps - 1] < alone->loss[0]);
+  for (i = 0; i < steps; ++i) clipped += alone->norm[i] > kMostNorm;
+  CHECK(clips ? clipped > steps / 4 : clipped == 0);
   for (k = 0; k < 4; ++k) {
-    const int size = sizes[k / 2], kind = convolves + 2 * (int)(k % 2);
+    const int size = sizes[k / 2], kind = convolves + 2 * (int)(k % 2) + 4 * clips;
     outcome *together = run_job(program, kind, size, steps), *again = run_job(program, kind, size, steps);
     double weight, loss = farthest(alone, together, &weight);
-    shards = kind >> 1;
+    shards = kind >> 1 & 1;
     CHECK(memcmp(together, again, sizeof *together) == 0);
-    printf("%s%s, %d processes, %d steps: losses %.4f to %.4f differ by %.1e, weights by %.1e\n", convolves ? "CNN" : "MLP",
-           shards ? " with its state in parts" : "", size, steps, alone->loss[0], alone->loss[steps - 1], loss, weight);
+    printf("%s%s%s, %d processes, %d steps: losses %.4f to %.4f differ by %.1e, weights by %.1e, %d clipped\n", convolves ? "CNN" : "MLP",
+           shards ? " with its state in parts" : "", clips ? ", clipped" : "", size, steps, alone->loss[0], alone->loss[steps - 1], loss, weight, clipped);
     CHECK(loss < 1e-5);
     CHECK(weight < 1e-4);
     free(together);
@@ -434,13 +462,13 @@ static void others_that_go_or_do_not_come_end_the_step(const char* program) {
 
 int main(int argc, char** argv) {
   const int steps = argc == 2 ? atoi(argv[1]) : 50;
+  int kind;
   if (argc == 5) return other(argv[2], atoi(argv[3]), atoi(argv[4]));
   if (argc == 7) return train(atoi(argv[1]), atoi(argv[2]), atoi(argv[3]), atoi(argv[4]), argv[5], argv[6]);
   if (steps < 2 || steps > MOST_STEPS) return 2;
   make_folder();
   others_that_go_or_do_not_come_end_the_step(argv[0]);
-  compare(argv[0], 0, steps);
-  compare(argv[0], 1, steps);
+  for (kind = 0; kind < 4; ++kind) compare(argv[0], kind & 1, kind >> 1, steps);
   remove_folder();
   return done("job_training");
 }

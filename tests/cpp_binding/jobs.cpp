@@ -54,6 +54,10 @@ void train(const weft::context& ctx, const weft::job& job, bool shards) {
   adam.load_from(weft::checkpoint_reader::open(ctx, path), "adam");
   job.barrier();
   sgd.step({w}, 0.0);
+  double squares = 0;
+  for (const double value : have) squares += 2.25 * value * value;
+  const double rates[] = {0.0};
+  CHECK(std::abs(sgd.step_clipped({w * (job.rank() + 1)}, rates, 1.0).to_vector<double>()[0] - std::sqrt(squares)) < 1e-9);
   if (!shards) return;
   const auto refused = other.try_load(adam.state());
   CHECK(!refused && std::string(refused.error().what()).find("this optimizer keeps all of it") != std::string::npos);
@@ -61,7 +65,7 @@ void train(const weft::context& ctx, const weft::job& job, bool shards) {
 
 int member(int rank, const char* id) {
   const weft::context ctx;
-  const weft::job job = weft::job::join({.rank = rank, .size = 2, .id = id, .timeout_ms = 60000});
+  const weft::job job = weft::job::join({.rank = rank, .size = 2, .id = id, .timeout_ms = 60000, .ctx = &ctx});
   CHECK(job.rank() == rank && job.size() == 2);
   const weft::tensor x(ctx, {static_cast<float>(rank), 1.f});
   CHECK(holds<float>(job.all_reduce(x), {1, 2}) && holds<float>(job.all_reduce(x, weft::job_reduction::max), {1, 1}));
@@ -69,6 +73,12 @@ int member(int rank, const char* id) {
   CHECK(job.reduce_scatter(x).to_vector<float>() == std::vector<float>(1, rank == 0 ? 1.f : 2.f));
   CHECK(job.all_to_all(x).to_vector<float>() == (rank == 0 ? std::vector<float>{0, 1} : std::vector<float>{1, 1}));
   CHECK(holds<float>(job.reduce({x})[0], {0.5, 1}));
+  using kind = weft::job_collective;
+  CHECK(holds<float>(job.record(kind::all_gather, x), {0, 1, 1, 1}) && holds<float>(job.record(kind::broadcast, x, {}, 1), {1, 1}));
+  CHECK(holds<float>(job.record(kind::all_reduce, x, weft::job_reduction::mean), {0.5, 1}));
+  CHECK(!job.preempted());
+  if (rank == 1) job.preempt();
+  CHECK(job.preempted());
   job.barrier();
   train(ctx, job, false);
   train(ctx, job, true);

@@ -31,6 +31,18 @@ void ExpectPlace(const Variables& variables, int rank, int size, int local_rank,
   EXPECT_EQ(source, place->source);
 }
 
+TEST(JobPlace, ReadsWhoWatches) {
+  const Variables place = {{"WEFT_RANK", "0"}, {"WEFT_WORLD_SIZE", "2"}};
+  EXPECT_EQ(0, Find(place)->watch.after_ns());
+  Variables watched = place;
+  watched["WEFT_JOB_WATCH"] = "1500 watch-1";
+  EXPECT_EQ(1'500'000'000, Find(watched)->watch.after_ns());
+  for (const char* const text : {"x", "10", "10 ", "0 name", "-1 name", " name"}) {
+    watched["WEFT_JOB_WATCH"] = text;
+    EXPECT_THAT(Find(watched).status().message(), HasSubstr(std::string("WEFT_JOB_WATCH is '") + text + "'"));
+  }
+}
+
 TEST(JobPlace, ReadsTheVariablesOfEachLauncher) {
   ExpectPlace({{"WEFT_RANK", "2"}, {"WEFT_WORLD_SIZE", "4"}, {"RANK", "0"}, {"WORLD_SIZE", "1"}}, 2, 4, 2, 4,
               "weft launch: WEFT_RANK=2 WEFT_WORLD_SIZE=4");
@@ -89,7 +101,7 @@ TEST(JobPlace, RefusesWhatDoesNotFit) {
 }
 
 TEST(Job, RunsAloneAndEndsWhenItIsLeft) {
-  auto job = Job::Join(*Find({}), INT64_MAX);
+  auto job = Job::Join(*Find({}), {});
   ASSERT_TRUE(job.ok()) << job.status();
   float in = 3, out = 0;
   EXPECT_TRUE((*job)->Run({.kind = CollectiveKind::kAllReduce, .count = 1, .input = &in, .output = &out}, {}).ok());
@@ -100,7 +112,7 @@ TEST(Job, RunsAloneAndEndsWhenItIsLeft) {
 
 TEST(Job, OfSeveralHostsNeedsAnAddress) {
   const std::map<std::string, std::string> variables = {{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"}};
-  const absl::Status status = Job::Join(*Find(variables), INT64_MAX).status();
+  const absl::Status status = Job::Join(*Find(variables), {}).status();
   EXPECT_EQ(absl::StatusCode::kInvalidArgument, status.code());
   EXPECT_THAT(status.message(), AllOf(HasSubstr("8 processes of which 4 are on this host (torchrun: RANK=5"), HasSubstr("WEFT_COORDINATOR=host:port")));
   const auto with = [&](std::map<std::string, std::string> more, const JobWish& wish = {}) {
@@ -114,7 +126,7 @@ TEST(Job, OfSeveralHostsNeedsAnAddress) {
   for (const char* const wrong : {"here", "here:x", ":1", "here:0", "here:70000"}) {
     JobPlace place = *Find(variables);
     place.coordinator = wrong;
-    EXPECT_EQ(absl::StatusCode::kInvalidArgument, Job::Join(place, INT64_MAX).status().code()) << wrong;
+    EXPECT_EQ(absl::StatusCode::kInvalidArgument, Job::Join(place, {}).status().code()) << wrong;
   }
 }
 

@@ -33,14 +33,14 @@ using test::Variable;
 absl::StatusOr<std::unique_ptr<Communicator>> JoinAsPart() {
   const std::string name = Variable("PART_NAME"), token = Variable("PART_TOKEN");
   const int rank = std::atoi(Variable("PART_RANK").c_str()), size = std::atoi(Variable("PART_SIZE").c_str());
-  const int64_t deadline_ns = MonotonicNow() + std::atoll(Variable("PART_MS").c_str()) * 1'000'000;
+  const Patience patience = test::ForMs(std::atoll(Variable("PART_MS").c_str()));
   const int port = std::atoi(Variable("PART_PORT").c_str());
   if (port == 0) {
     return JoinSharedMemoryGroup(
-        {.name = name, .token = token, .rank = rank, .size = size, .label = "", .deadline_ns = deadline_ns});
+        {.name = name, .token = token, .rank = rank, .size = size, .label = "", .patience = patience});
   }
   return JoinTcpGroup(
-      {.host = "localhost", .port = port, .token = token, .rank = rank, .size = size, .deadline_ns = deadline_ns});
+      {.host = "localhost", .port = port, .token = token, .rank = rank, .size = size, .patience = patience});
 }
 
 Patience PatienceOfPart() { return test::ForMs(std::atoll(Variable("PART_MS").c_str())); }

@@ -2,9 +2,12 @@
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import support
@@ -83,6 +86,10 @@ for turn in range(3):
     wf.sync()
     out["scales"].append(float(scaler.value))
     assert ([p.tolist() for p in small.parameters()] == before) == (turn == 1), turn
+kinds = ("bf16", "f32", "f64")
+mixed = [wf.Parameter(wf.ones(5).astype(kind)) for kind in kinds]
+norm = wf.optim.SGD(mixed, lr=1.0, job=job, shard_state=sharded).step([wf.arange(5).astype(kind) + rank for kind in kinds], max_norm=2.0)
+out["norm"], out["mixed"] = [str(norm.dtype), norm.item()], [p.astype("f64").tolist() for p in mixed]
 out["weights"] = [p.tolist() for p in model.parameters()]
 try:
     wf.optim.Muon([wf.ones((2, 2))], job=job, shard_state=True)
@@ -95,6 +102,31 @@ if sharded:
         out["elsewhere"] = str(error)
 job.leave()
 print(json.dumps(out))
+"""
+
+
+WAITS = """
+import signal, sys, time
+import libweft as wf
+signal.signal(signal.SIGINT, signal.default_int_handler)
+call, identity, port, rank = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+over = dict(coordinator="localhost:%d" % port, local_rank=0, local_size=1) if port else {}
+wf.ones(2).tolist()
+try:
+    if call == "join":
+        print("waits", flush=True)
+    job = wf.job.Job(rank=rank, size=2, identity=identity, timeout=60, **over)
+    if rank == 1:
+        print("joined", flush=True)
+        sys.stdin.read()
+        sys.exit(0)
+    print("waits", flush=True)
+    x = wf.ones(3)
+    {"barrier": job.barrier, "leave": job.leave, "preempted": job.preempted, "all_reduce": lambda: job.all_reduce(x),
+     "save": lambda: job.save(identity + ".weft", {"x": x}), "record": lambda: job.record("all_gather", x).tolist()}[call]()
+    print("came back", flush=True)
+except KeyboardInterrupt:
+    print(time.monotonic(), (wf.ones(2) + 1).tolist(), flush=True)
 """
 
 
@@ -136,6 +168,14 @@ class Jobs(unittest.TestCase):
             self.assertLess(first["losses"][-1], first["losses"][0])
             # A step's: the loss and the loader's question at the beginning of each epoch besides.
             self.assertEqual(6 * (3 if sharded else 2) + 3, first["collectives"])
+            # The mean of both is k + 1/2, three times five of them; a bf16 has 8 bits.
+            length = (3 * sum((k + 0.5) ** 2 for k in range(5))) ** 0.5
+            for told in (first, second):
+                self.assertTrue(told["norm"][0].endswith("f64"), told["norm"])
+                self.assertAlmostEqual(length, told["norm"][1], 5)
+                for values, places in zip(told["mixed"], (2, 5, 6)):
+                    for k, value in enumerate(values):
+                        self.assertAlmostEqual(1 - (k + 0.5) * 2 / (length + 1e-6), value, places)
             whole = [[7], [5, 7], [3], [7, 3]]
             self.assertEqual([[4], [18], [2], [11]] if sharded else whole, first["own"])
             self.assertEqual(whole, first["whole"])
@@ -146,6 +186,65 @@ class Jobs(unittest.TestCase):
             else:
                 kept = first
                 self.assertLess(farthest(self.members(1, False)[0]["losses"], first["losses"]), 1e-5)
+
+    def interrupted(self, call, tcp):
+        """Seconds from Ctrl-C until KeyboardInterrupt is there."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        with socket.socket() as door:
+            door.bind(("localhost", 0))
+            port = door.getsockname()[1] if tcp else 0
+        identity = "interrupted-%d-%s-%d" % (os.getpid(), call, time.monotonic_ns())
+
+        def start(rank):
+            process = subprocess.Popen([sys.executable, "-c", WAITS, call, identity, str(port), str(rank)], env={**os.environ, "PYTHONPATH": support.PACKAGE},
+                                       cwd=folder.name, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            self.addCleanup(lambda: (process.kill(), process.communicate()))
+            return process
+
+        other = None if call == "join" else start(1)
+        waits = start(0)
+        self.assertEqual("waits\n", waits.stdout.readline())
+        time.sleep(0.3)
+        began = time.monotonic()
+        waits.send_signal(signal.SIGINT)
+        said = waits.communicate(timeout=60)[0]
+        if other is not None:
+            other.communicate(timeout=60)
+        number, rest = said.split(" ", 1)
+        self.assertEqual("[2.0, 2.0]\n", rest, said)  # All else goes on.
+        return float(number) - began
+
+    def test_ctrl_c_ends_every_wait_within_a_tenth_of_a_second(self):
+        for call in ("join", "barrier", "leave", "preempted", "all_reduce", "save", "record"):
+            for tcp in (False, True) if call in ("join", "barrier") else (False,):
+                with self.subTest(call=call, tcp=tcp):
+                    took = []
+                    while len(took) < 4 and (not took or min(took) >= 0.1):  # Others use this machine, too.
+                        took.append(self.interrupted(call, tcp))
+                        self.assertLess(took[-1], 5)
+                    self.assertLess(min(took), 0.1)
+
+    def test_a_step_clips_as_clip_by_global_norm_does(self):
+        grads = [wf.tensor([3.0, 0.0]), wf.tensor([[0.0, 4.0]])]
+        zeros = lambda: [wf.zeros(2), wf.zeros((1, 2))]
+        first, second = zeros(), zeros()
+        norm = wf.optim.SGD(first, lr=1.0).step(grads, max_norm=2.5)
+        clipped, wanted = wf.optim.clip_by_global_norm(grads, 2.5)
+        self.assertIsNone(wf.optim.SGD(second, lr=1.0).step(clipped))
+        self.assertEqual((5.0, 5.0), (norm.item(), wanted.item()))
+        self.assertEqual([p.tolist() for p in second], [p.tolist() for p in first])
+        self.assertAlmostEqual(-1.5, first[0].tolist()[0], 5)
+        with wf.job.Job(rank=0, size=1) as job:
+            third = zeros()
+            for sharded in (False, True):
+                wf.optim.SGD(third, lr=1.0, job=job, shard_state=sharded).step(grads, max_norm=2.5)
+            self.assertEqual([(2 * p).tolist() for p in first], [p.tolist() for p in third])
+        for bad, text in ((-1.0, "max_norm is -1; it must be 0 or more"), (float("nan"), "max_norm is nan")):
+            with self.assertRaisesRegex(wf.Error, text):
+                wf.optim.SGD(zeros(), lr=1.0).step(grads, max_norm=bad)
+        with self.assertRaisesRegex(wf.Error, "there is no gradient: every grads"):
+            wf.optim.SGD(zeros(), lr=1.0).step([None, None], max_norm=1.0)
 
     def test_what_cannot_be_is_said(self):
         with self.assertRaisesRegex(errors.InvalidArgument, "Job: rank and size go together"):

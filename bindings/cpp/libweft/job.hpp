@@ -23,6 +23,16 @@ struct job_options {
   std::int32_t local_rank = 0, local_size = 0; /* local_size 0: all processes are on this host */
   std::string id = {}, token = {}, coordinator = {};
   std::int64_t timeout_ms = 0; /* 300,000 */
+  const weft::context* ctx = nullptr; /* its cancel ends joining and the job's other waits */
+};
+
+/* What job::record records. */
+enum class job_collective : std::int32_t {
+  all_reduce = WEFT_JOB_ALL_REDUCE,
+  all_gather = WEFT_JOB_ALL_GATHER,
+  reduce_scatter = WEFT_JOB_REDUCE_SCATTER,
+  all_to_all = WEFT_JOB_ALL_TO_ALL,
+  broadcast = WEFT_JOB_BROADCAST
 };
 
 enum class job_reduction : std::int32_t {
@@ -32,7 +42,7 @@ enum class job_reduction : std::int32_t {
   max = WEFT_JOB_MAX,
   logical_and = WEFT_JOB_AND,
   logical_or = WEFT_JOB_OR,
-  mean = WEFT_JOB_MEAN /* of job::reduce */
+  mean = WEFT_JOB_MEAN /* of job::reduce and job::record */
 };
 
 /* A membership: weft::job job; … optimizer = weft::adamw(parameters, {.job = job, .shard_state = true}). All processes make the
@@ -49,6 +59,7 @@ class job : public detail::handle<weft_job, weft_job_retain, weft_job_release> {
     o.local_rank = options.local_rank;
     o.local_size = options.local_size;
     o.timeout_ms = options.timeout_ms;
+    if (options.ctx != nullptr) o.context = options.ctx->get();
     const auto text = [](const std::string& from, const char*& data, std::uint64_t& length) {
       if (from.empty()) return;
       data = from.data();
@@ -147,6 +158,27 @@ class job : public detail::handle<weft_job, weft_job_retain, weft_job_release> {
   [[nodiscard]] tensors reduce(const tensor_refs& all, job_reduction reduction = job_reduction::mean) const {
     return detail::must(try_reduce(all, reduction));
   }
+  [[nodiscard]] result<tensor> try_record(job_collective collective, const tensor& x,
+                                          job_reduction reduction = job_reduction::sum, std::int32_t root = 0) const {
+    return through(x, [&](weft_tensor** out) {
+      return weft_job_record(x.context_handle(), get(), static_cast<weft_job_collective>(collective), x.get(),
+                             static_cast<weft_job_reduction>(reduction), root, out);
+    });
+  }
+  /* A collective as a part of the program, with its gradient. Since 1.2. */
+  [[nodiscard]] tensor record(job_collective collective, const tensor& x, job_reduction reduction = job_reduction::sum,
+                              std::int32_t root = 0) const {
+    return detail::must(try_record(collective, x, reduction, root));
+  }
+  /* Says that this process is to end soon; may be called in a handler of SIGTERM. Since 1.2. */
+  void preempt() const noexcept { weft_job_preempt(get()); }
+  [[nodiscard]] result<bool> try_preempted() const {
+    std::int32_t out = 0;
+    if (weft_error* raw = weft_job_preempted(get(), &out)) return result<bool>(raw);
+    return out != 0;
+  }
+  /* True if a process of the job is to end soon: one answer in all of them, which ask at the same steps. Since 1.2. */
+  [[nodiscard]] bool preempted() const { return detail::must(try_preempted()); }
 
  private:
   explicit job(weft_job* raw) noexcept : handle(raw) {}

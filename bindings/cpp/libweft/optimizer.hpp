@@ -68,6 +68,19 @@ class optimizer : public detail::handle<weft_optimizer, weft_optimizer_retain, w
   void step(const tensor_refs& gradients, std::span<const double> rates) const {
     detail::must(try_step(gradients, rates));
   }
+  [[nodiscard]] result<tensor> try_step_clipped(const tensor_refs& gradients, std::span<const double> rates,
+                                                double max_norm) const {
+    weft_tensor* norm = nullptr;
+    weft_error* const raw = weft_optimizer_step_clipped(get(), gradients.data(), gradients.size(), rates.data(),
+                                                        rates.size(), nullptr, max_norm, &norm);
+    return detail::made(raw, context_, norm);
+  }
+  /* A step of gradients that are clipped as clip_by_global_norm does, over all processes of the job if there is one; gives
+   * their norm before. Since 1.2. */
+  [[nodiscard]] tensor step_clipped(const tensor_refs& gradients, std::span<const double> rates,
+                                    double max_norm) const {
+    return detail::must(try_step_clipped(gradients, rates, max_norm));
+  }
   [[nodiscard]] result<tree> try_state() const {
     weft_tree* out = nullptr;
     if (weft_error* raw = weft_optimizer_state(get(), &out)) return result<tree>(raw);

@@ -5,6 +5,7 @@ loader = wf.data.Loader(x, y, size=32 // job.size, rank=job.rank, ranks=job.size
 optimizer = wf.optim.AdamW(model, job=job, shard_state=True)
 """
 
+import ctypes
 import json
 import os
 
@@ -42,11 +43,16 @@ _reduce_scatter = bind("weft_job_reduce_scatter")
 _all_to_all = bind("weft_job_all_to_all")
 _broadcast = bind("weft_job_broadcast")
 _reduce = bind("weft_job_reduce")
+_record = bind("weft_job_record")
+_preempt = quick("weft_job_preempt", None)
+_preempted = bind("weft_job_preempted")
 _save = bind("weft_checkpoint_save_job")
 _leave = bind("weft_job_leave")
 _JobHandle = handle_class("JobHandle", quick("weft_job_release", None))
 _REDUCTIONS = {"sum": 0, "product": 1, "min": 2, "max": 3, "and": 4, "or": 5}  # weft_job_reduction
 _RECORDED = {"sum": 0, "mean": 6}
+_ANY = {**_REDUCTIONS, **_RECORDED}
+_COLLECTIVES = {"all_reduce": 0, "all_gather": 1, "reduce_scatter": 2, "all_to_all": 3, "broadcast": 4}  # weft_job_collective
 
 
 def _options(rank, size, local_rank, local_size, identity, token, coordinator, timeout):
@@ -66,6 +72,7 @@ def _options(rank, size, local_rank, local_size, identity, token, coordinator, t
         local_rank=local_rank,
         local_size=local_size,
         timeout_ms=max(int(timeout * 1000), 1),
+        context=now.context or start(),  # Ctrl-C ends the waits of the job.
         **texts,
     )
 
@@ -86,7 +93,7 @@ class Job:
     make the same calls in the same order, and an error of one is an error of all.
 
     The collectives work on values: they read their input, wait for the others and give a new tensor without a gradient. `reduce`
-    is recorded.
+    and `record` are recorded.
 
     >>> job = wf.job.Job(rank=0, size=1)
     >>> job.all_reduce(wf.tensor([1.0, 2.0])).tolist(), job.reduce([wf.ones(2)])[0].tolist()
@@ -182,6 +189,32 @@ class Job:
         )
         check(_reduce(_call.mark(), self._h, array, count, number, options, out))
         return [done(Handle(out[i])) for i in range(len(tensors))]
+
+    def record(self, collective, x, reduction="sum", root=0):
+        """A collective as a part of the step's program, with its gradient: "all_reduce", "all_gather", "reduce_scatter",
+        "all_to_all" or "broadcast". Reductions are "mean" and those of all_reduce.
+
+        >>> x, job = wf.Parameter([1.0, 2.0]), wf.job.Job(rank=0, size=1)
+        >>> wf.gradients((job.record("all_gather", x) * 3).sum(), x).tolist()
+        [3.0, 3.0]
+        """
+        handle = Handle()
+        kind = enumerator(collective, _COLLECTIVES, "record", "collective")
+        how = enumerator(reduction, _ANY, "record", "reduction")
+        where = _call.whole(root, "record", "root")
+        check(_record(_call.mark(), self._h, kind, x._h, how, where, byref(handle)))
+        return done(handle)
+
+    def preempt(self):
+        """Says that this process is to end soon; for a handler of SIGTERM: signal.signal(SIGTERM, lambda *_: job.preempt())."""
+        _preempt(self._h)
+
+    def preempted(self):
+        """True if a process of the job is to end soon: the same answer in all of them, which ask at the same steps, save and
+        leave. What was recorded and launched is waited for before."""
+        out = ctypes.c_int32()
+        check(blocking(_preempted, self._h, byref(out)))
+        return out.value != 0
 
     def save(self, path, tree, *, metadata=None, step=0, durable=True, master_only=False):
         """A checkpoint that all processes write together: each a shard beside `path`, rank 0 then the file of that name. What is in

@@ -48,6 +48,15 @@ class Job:
         first_bucket_bytes: int = ...,
         bucket_bytes: int = ...,
     ) -> list[Tensor]: ...
+    def record(
+        self,
+        collective: Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"],
+        x: Tensor,
+        reduction: Literal["mean"] | _Reduction = ...,
+        root: int = ...,
+    ) -> Tensor: ...
+    def preempt(self) -> None: ...
+    def preempted(self) -> bool: ...
     def save(
         self,
         path: str | PathLike[str],

@@ -20,6 +20,7 @@ from ._wait import blocking
 _create = bind("weft_optimizer_create")
 _optimizer_step = bind("weft_optimizer_step_groups")
 _step_if_finite = bind("weft_optimizer_step_if_finite")
+_step_clipped = bind("weft_optimizer_step_clipped")
 _clip = bind("weft_clip_by_global_norm")
 _rate = bind("weft_schedule_rate")
 _state = bind("weft_optimizer_state")
@@ -76,21 +77,21 @@ class Optimizer:
             )
         )
 
-    def step(self, of, lr=None):
+    def step(self, of, lr=None, max_norm=None):
         """One update: of a loss, whose gradients are taken here, or of gradients (a list, or a dict by name from
-        value_and_grad)."""
+        value_and_grad). With max_norm they are clipped as clip_by_global_norm does, over the processes of the job if there is
+        one, and their norm before is returned."""
         if isinstance(of, Tensor):
             from ._function import gradients
 
             if now.scope is None:
                 with _step(sync=False):  # The gradients die with the step, whoever holds them.
-                    self._update(gradients(of, self.params), lr)
-            else:
-                self._update(gradients(of, self.params), lr)
-        else:
-            self._update(of, lr)
+                    norm = self._update(gradients(of, self.params), lr, max_norm=max_norm)
+                    return norm if norm is None else norm.keep()
+            return self._update(gradients(of, self.params), lr, max_norm=max_norm)
+        return self._update(of, lr, max_norm=max_norm)
 
-    def _update(self, grads, lr, found=None):
+    def _update(self, grads, lr, found=None, max_norm=None):
         grads = list(grads.values()) if isinstance(grads, dict) else list(grads)
         if len(grads) != len(self.params):
             raise InvalidArgument("step: %d gradients for %d parameters" % (len(grads), len(self.params)))
@@ -99,8 +100,15 @@ class Optimizer:
         rates = [_call.doubles(rate(self.count) if callable(rate) else rate, "step", "lr").value for rate in rates]
         _call.mark()
         given = (self._handle, array, count, (c_double * len(rates))(*rates), c_size_t(len(rates)))
-        check(_optimizer_step(*given) if found is None else _step_if_finite(*given, found._h))
+        norm = None
+        if max_norm is not None:
+            norm = Handle()
+            most = _call.doubles(max_norm, "step", "max_norm")
+            check(_step_clipped(*given, None if found is None else found._h, most, byref(norm)))
+        else:
+            check(_optimizer_step(*given) if found is None else _step_if_finite(*given, found._h))
         self.count += 1
+        return None if norm is None else done(norm)
 
     @property
     def rate(self):

@@ -154,6 +154,20 @@ void Call_weft_optimizer_step_if_finite(Fuzz& f) {
   f.Leave(weft_optimizer_step_if_finite(optimizer, grads, 2, f.Wrong() ? nullptr : rates, group_count, found));
 }
 
+void Call_weft_optimizer_step_clipped(Fuzz& f) {
+  auto* const optimizer = f.Handle<weft_optimizer>(false);
+  weft_tensor* const grads[2] = {f.MakeTensor(WEFT_F32, {2, 3}), f.OneIn(4) ? nullptr : f.MakeTensor(WEFT_F32, {3})};
+  weft_tensor* const found = f.OneIn(2) ? f.Handle<weft_tensor>(true) : f.MakeTensor(WEFT_F32, {});
+  double rates[4];
+  for (double& rate : rates) rate = f.OneIn(4) ? f.Real() : 0.1;
+  const size_t group_count = f.Roll(5);
+  const double most = f.OneIn(4) ? f.Real() : 1;
+  weft_tensor** const norm = f.Out<weft_tensor*>(true);
+  f.Enter();
+  if (f.Leave(weft_optimizer_step_clipped(optimizer, grads, 2, f.Wrong() ? nullptr : rates, group_count, found, most, norm)))
+    f.Keep(norm);
+}
+
 void Call_weft_clip_by_global_norm(Fuzz& f) {
   weft_context* const ctx = f.Handle<weft_context>(false);
   constexpr size_t kCount = 3;
