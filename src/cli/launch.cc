@@ -98,6 +98,8 @@ int RunAll(LaunchPlan plan, int max_restarts) {
       std::fprintf(stderr, "weft launch: %s\n", end.problem.c_str());
       return kFailed;
     }
+    // Ranks that were told to end, saved and left are no failure.
+    if (end.signal == SIGTERM && end.all_well) return kDone;
     if (end.signal != 0) return 128 + end.signal;
     if (end.first < 0) return kDone;
     Report(end);
@@ -154,7 +156,16 @@ int Execute(const Arguments& arguments) {
     return Misused("--max-restarts is a number from 0 on");
   if (!NumberOf(arguments.value("--grace", "10"), 0, 1 << 20, &grace)) return Misused("--grace is a number of seconds");
   plan.grace_ms = int64_t{1000} * grace;
+  if (arguments.has("--warn-stuck")) {
+    std::string_view seconds = arguments.value("--warn-stuck", "");
+    int most = 0;
+    if (seconds.ends_with('s')) seconds.remove_suffix(1);
+    if (!NumberOf(seconds, 1, 1 << 20, &most)) return Misused("--warn-stuck is a number of seconds, as 10s or 10");
+    plan.stuck_ms = int64_t{1000} * most;
+  }
   if (const std::string wrong = ReadPlaces(arguments, plan); !wrong.empty()) return Misused(wrong);
+  if (plan.stuck_ms != 0 && !plan.hosts.empty())
+    return Misused("--warn-stuck is for processes that the launcher starts itself");
   if (plan.hosts.size() > 1) {
     if (static_cast<size_t>(plan.count) * plan.hosts.size() > kMostRanks) {
       return Misused("-n " + std::to_string(plan.count) + " on each of " + std::to_string(plan.hosts.size()) +
@@ -176,24 +187,25 @@ int Execute(const Arguments& arguments) {
   return RunAll(std::move(plan), max_restarts);
 }
 
-const Registration kLaunch({.name = "launch",
-                            .summary = "starts the processes of a job, and ends all of them when one fails",
-                            .flags = {{"-n", "how many processes, on each host; 1 without it", "N"},
-                                      {"--env", "a variable for all of them; may be given again", "NAME=VALUE"},
-                                      {"--max-restarts", "starts all again so many times when one fails", "N"},
-                                      {"--grace", "seconds between SIGTERM and SIGKILL; 10 without it", "SECONDS"},
-                                      {"--log-dir", "a folder that is there: a file of output for each rank", "FOLDER"},
-                                      {"--hosts", "h1,user@h2, by ssh; or a file with a host in each line", "HOSTS"},
-                                      {"--tpu", "the machines of a TPU, by gcloud", "NAME"},
-                                      {"--zone", "of the TPU", "ZONE"},
-                                      {"--project", "of the TPU", "PROJECT"},
-                                      {"--coordinator", "where rank 0 listens; the first host's port 29555 without it",
-                                       "HOST:PORT"},
-                                      {"--docker", "an image to run in", "IMAGE"},
-                                      {"--docker-run-flag", "for docker run; may be given again", "FLAG"},
-                                      {"--conda-env", "a conda environment to run in", "ENV"}},
-                            .rest = "PROGRAM [ARGUMENT]...",
-                            .execute = Execute});
+const Registration kLaunch(
+    {.name = "launch",
+     .summary = "starts the processes of a job, and ends all of them when one fails",
+     .flags = {{"-n", "how many processes, on each host; 1 without it", "N"},
+               {"--env", "a variable for all of them; may be given again", "NAME=VALUE"},
+               {"--max-restarts", "starts all again so many times when one fails", "N"},
+               {"--grace", "seconds between SIGTERM and SIGKILL; 10 without it", "SECONDS"},
+               {"--warn-stuck", "says who is behind, and where, when a rank waits so long", "SECONDS"},
+               {"--log-dir", "a folder that is there: a file of output for each rank", "FOLDER"},
+               {"--hosts", "h1,user@h2, by ssh; or a file with a host in each line", "HOSTS"},
+               {"--tpu", "the machines of a TPU, by gcloud", "NAME"},
+               {"--zone", "of the TPU", "ZONE"},
+               {"--project", "of the TPU", "PROJECT"},
+               {"--coordinator", "where rank 0 listens; the first host's port 29555 without it", "HOST:PORT"},
+               {"--docker", "an image to run in", "IMAGE"},
+               {"--docker-run-flag", "for docker run; may be given again", "FLAG"},
+               {"--conda-env", "a conda environment to run in", "ENV"}},
+     .rest = "PROGRAM [ARGUMENT]...",
+     .execute = Execute});
 
 }  // namespace
 }  // namespace weft::cli

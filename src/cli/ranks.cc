@@ -6,17 +6,22 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string_view>
+
+#include "src/cli/where_is.h"
 
 extern char** environ;
 
@@ -54,6 +59,16 @@ std::string HostName() {
   _exit(kNoProgram);
 }
 
+std::vector<std::string> WordsOf(std::string_view text) {
+  std::vector<std::string> words;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.size(), text.find(' ', at));
+    if (end > at) words.emplace_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
+
 class Launch {
  public:
   Launch(const LaunchPlan& plan, int restart)
@@ -68,6 +83,7 @@ class Launch {
  private:
   bool StartAll();
   bool Start(int rank);
+  std::string WatchName() const { return "watch-" + plan_.job + "-" + std::to_string(restart_); }
   std::vector<std::string> VariablesOf(int rank) const;
   std::vector<std::string> EnvironmentOf(int rank) const;
   bool OpenOutputs(int rank, int* out, int* err);
@@ -79,6 +95,8 @@ class Launch {
   void Collect();
   void EndOthers();
   void SignalAll(int signal);
+  bool OpenWatch();
+  void ReadWatch();
   bool AllEnded() const { return std::ranges::all_of(ranks_, &Rank::ended); }
   void DrainOutputs();
 
@@ -88,6 +106,7 @@ class Launch {
   const int each_;  // processes of a host
   sigset_t before_ = {};
   int signals_ = -1;
+  int watch_ = -1;  // a socket to which ranks say that they wait; -1: none
   std::vector<Rank> ranks_;
   std::vector<std::unique_ptr<Output>> outputs_;
   std::vector<std::FILE*> logs_;
@@ -99,6 +118,7 @@ class Launch {
 Launch::~Launch() {
   outputs_.clear();
   for (std::FILE* log : logs_) std::fclose(log);
+  if (watch_ >= 0) close(watch_);
   if (signals_ >= 0) {
     close(signals_);
     // A signal that came twice must not end the launcher now that its work is done.
@@ -120,7 +140,41 @@ std::vector<std::string> Launch::VariablesOf(int rank) const {
         "WEFT_RESTART=" + std::to_string(restart_), "WEFT_JOB=" + plan_.job}) {
     own.push_back(text);
   }
+  if (watch_ >= 0) own.push_back("WEFT_JOB_WATCH=" + std::to_string(plan_.stuck_ms) + " " + WatchName());
   return own;
+}
+
+// As src/distributed/watch.cc has it: an abstract address.
+bool Launch::OpenWatch() {
+  if (plan_.stuck_ms == 0) return true;
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  const std::string path = "weft/" + WatchName();
+  path.copy(address.sun_path + 1, sizeof address.sun_path - 1);
+  watch_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (watch_ >= 0 && bind(watch_, reinterpret_cast<const sockaddr*>(&address),
+                          static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + path.size())) == 0) {
+    return true;
+  }
+  end_.problem = std::string("no socket can be made for --warn-stuck: ") + std::strerror(errno);
+  return false;
+}
+
+// A message: the ranks that are behind, and who waits for them in which call.
+void Launch::ReadWatch() {
+  char message[4096];
+  for (ssize_t got; (got = recv(watch_, message, sizeof message, 0)) > 0;) {
+    const std::string_view text(message, static_cast<size_t>(got));
+    const size_t line = text.find('\n');
+    if (line == std::string_view::npos) continue;
+    std::fprintf(stderr, "weft launch: %.*s\n", static_cast<int>(text.size() - line - 1), text.data() + line + 1);
+    for (const std::string& word : WordsOf(text.substr(0, line))) {
+      size_t rank = ranks_.size();
+      (void)std::from_chars(word.data(), word.data() + word.size(), rank);
+      if (rank < ranks_.size() && !ranks_[rank].ended)
+        std::fprintf(stderr, "weft launch: rank %s is in %s\n", word.c_str(), WhereIs(ranks_[rank].pid).c_str());
+    }
+  }
 }
 
 std::vector<std::string> Launch::EnvironmentOf(int rank) const {
@@ -224,6 +278,7 @@ bool Launch::StartAll() {
     end_.problem = std::string("signals cannot be watched: ") + std::strerror(errno);
     return false;
   }
+  if (!OpenWatch()) return false;
   ranks_.resize(static_cast<size_t>(plan_.count));
   for (Rank& rank : ranks_) rank.ended = true;
   for (int rank = 0; rank < plan_.count; ++rank) {
@@ -279,7 +334,7 @@ void Launch::Collect() {
 }
 
 void Launch::Step() {
-  std::vector<pollfd> watched = {{signals_, POLLIN, 0}};
+  std::vector<pollfd> watched = {{signals_, POLLIN, 0}, {watch_, POLLIN, 0}};
   for (const auto& output : outputs_) watched.push_back({output->from(), POLLIN, 0});  // -1 is ignored
   for (const Rank& rank : ranks_) {
     if (rank.orders != nullptr && rank.orders->waits()) watched.push_back({rank.orders->to(), POLLOUT, 0});
@@ -291,6 +346,7 @@ void Launch::Step() {
     for (Output* output : rank.outputs) output->Read(&rank.last);
     if (rank.orders != nullptr) rank.orders->Give("");
   }
+  if (watch_ >= 0) ReadWatch();
   TakeSignals();
   Collect();
   if (kill_at_ms_ >= 0 && NowMs() >= kill_at_ms_) SignalAll(SIGKILL);
@@ -307,6 +363,7 @@ LaunchEnd Launch::Run() {
   if (!StartAll()) EndOthers();
   while (!AllEnded()) Step();
   DrainOutputs();
+  end_.all_well = std::ranges::all_of(ranks_, [](const Rank& rank) { return rank.status == 0; });
   if (end_.first >= 0) {
     const std::deque<std::string>& last = ranks_[static_cast<size_t>(end_.first)].last;
     end_.last.assign(last.begin(), last.end());

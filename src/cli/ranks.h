@@ -71,6 +71,7 @@ struct LaunchPlan {
   std::string job;
   std::string log_folder;  // empty: no logs
   int64_t grace_ms = 10'000;
+  int64_t stuck_ms = 0;  // a wait of so long for other ranks is told; 0: none
 };
 
 struct LaunchEnd {
@@ -78,13 +79,14 @@ struct LaunchEnd {
   int status = 0;                 // its, or 0
   bool by_shell = false;          // the status is a shell's, which says signals as 128 and more
   int signal = 0;                 // that the launcher got
+  bool all_well = false;          // every rank ended with status 0
   std::string problem;            // why nothing could be started
   std::vector<std::string> last;  // lines of the first
 };
 
 // Starts `count` processes, each the leader of a process group, passes on what they write, and returns when all have ended. When one
 // fails, or the launcher gets SIGINT, SIGTERM or SIGHUP, the groups of the others get SIGTERM and, after the grace, SIGKILL. Nothing
-// that they started stays in their groups. On hosts the shells there do it.
+// that they started stays in their groups. On hosts the shells there do it. Ranks that wait long for others say so, and where these are.
 LaunchEnd RunRanks(const LaunchPlan& plan, int restart);
 
 }  // namespace weft::cli

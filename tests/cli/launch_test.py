@@ -155,6 +155,70 @@ check(LIB.weft_job_barrier(job))
 """, status=3)
         self.assertRegex(out, r"ERROR .*rank 1 \(process \d+\) did not come to all_reduce \(sum\) of 1 f32, tag 1 before weft_cancel ended the wait of rank 0 \(process \d+\); rank 0")
 
+    PREEMPTED = """
+import signal
+signal.signal(signal.SIGTERM, lambda *_: LIB.weft_job_preempt(job))
+print("ready", os.getpid())
+step, flag = 0, c.c_int32()
+while True:
+    step += 1
+    total = values(through(LIB.weft_job_all_reduce, tensor([1.0]), w.WEFT_JOB_SUM), 1)
+    time.sleep(0.002 * info.rank)
+    check(LIB.weft_job_preempted(job, c.byref(flag)))
+    if flag.value:
+        break
+tree = w.weft_tree()
+check(LIB.weft_tree_create(c.byref(tree)))
+check(LIB.weft_tree_add_i64(tree, 0, b"step", 4, step, None))
+check(LIB.weft_checkpoint_save_job(ctx, job, b"run.weft", 8, tree, None))
+print("saved", step)
+check(LIB.weft_job_leave(job))
+"""
+
+    def preempt(self, whom):
+        text = self.text_of(self.PREEMPTED)
+        process = subprocess.Popen([PROGRAM, "launch", "-n", "3", "--", sys.executable, "-u", "-c", text], cwd=self.work, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True, env=dict(CLEAN, XDG_CACHE_HOME=str(self.work)))
+        self.addCleanup(lambda: (process.kill(), process.communicate()))
+        pids, said = {}, ""
+        while len(pids) < 3:
+            line = process.stdout.readline()
+            said += line
+            if "ready" in line:
+                pids[int(line[1])] = int(line.split()[-1])
+            self.assertTrue(line, said)
+        time.sleep(0.2)
+        os.kill(process.pid if whom is None else pids[whom], signal.SIGTERM)
+        said += process.communicate(timeout=60)[0]
+        self.assertEqual(0, process.returncode, said)
+        steps = [line.split()[-1] for line in said.splitlines() if "saved" in line]
+        self.assertEqual((3, 1), (len(steps), len(set(steps))), said)
+        self.assertGreater(int(steps[0]), 3)
+        self.assertTrue((self.work / "run.weft").exists())
+        (self.work / "run.weft").unlink()
+
+    def test_sigterm_lets_all_save_at_one_step_and_leave_with_0(self):
+        for whom in (None, 0, 2):  # The launcher, then a rank alone.
+            self.preempt(whom)
+
+    def test_one_that_is_stuck_is_named_with_where_it_is(self):
+        _, err = self.job(3, """
+check(LIB.weft_job_barrier(job))
+def far_away():
+    time.sleep(3)
+if info.rank == 1: far_away()
+check(LIB.weft_job_barrier(job))
+check(LIB.weft_job_leave(job))
+""", "--warn-stuck", "1s")
+        told = [line for line in err.splitlines() if "did not come" in line]
+        self.assertEqual(1, len(told), err)
+        self.assertRegex(told[0], r"weft launch: rank 1 \(process \d+\) did not come to barrier, tag 2 within 1 s; rank 0 \(process \d+\) and rank 2 .* "
+                                  r"waited there\. The last call of rank 1 \(process \d+\): barrier, tag 1")
+        self.assertRegex(err, r"weft launch: rank 1 is in .*(far_away|sleep|elfutils|process \d+)")
+        for words, text in ((("--warn-stuck", "soon", "--", "x"), "--warn-stuck is a number of seconds, as 10s or 10"),
+                            (("--warn-stuck", "10", "--hosts", "a", "--", "x"), "--warn-stuck is for processes that the launcher starts itself")):
+            self.assertIn(text, self.launch(*words, status=2)[1])
+
     def test_doctor_says_which_rule_it_was(self):
         done = subprocess.run([PROGRAM, "doctor", "--job"], capture_output=True, text=True, timeout=60,
                               env=dict(CLEAN, RANK="1", WORLD_SIZE="2", XDG_CACHE_HOME=str(self.work)))

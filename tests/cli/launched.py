@@ -65,9 +65,11 @@ class Launched(unittest.TestCase):
     def python(self, count, text, *flags, **more):
         return self.launch("-n", count, *flags, "--", sys.executable, "-u", "-c", text, **more)
 
+    def text_of(self, act):
+        return JOB % "".join(f"    {line}\n" for line in act.strip().splitlines())
+
     def job(self, count, act, *flags, **more):
-        text = JOB % "".join(f"    {line}\n" for line in act.strip().splitlines())
-        return self.python(count, text, *flags, **more)
+        return self.python(count, self.text_of(act), *flags, **more)
 
     def lines(self, out):
         """Of each rank, without what stands before them."""

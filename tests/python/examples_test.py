@@ -3,9 +3,11 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import support
@@ -66,6 +68,34 @@ class Examples(unittest.TestCase):
     def test_notebooks_as_scripts(self):
         self.assertRegex(self.run_one("notebooks/first_steps.py"), r"y = 1\.[67]\d x -0\.[34]\d, \d programs compiled")
         self.assertRegex(self.run_one("notebooks/two_moons.py"), r"(0\.9\d\d|1\.000) of the test points are right; [1-9] programs")
+
+    @unittest.skipUnless("WEFT_BUILD" in os.environ, "the launcher is in the build tree")
+    def test_preempted(self):
+        env = {**os.environ, "PYTHONPATH": support.PACKAGE}
+        for count, last in ((2, False), (3, False), (2, True)):
+            words = ["launch", "-n", str(count), "--", sys.executable, os.path.join(EXAMPLES, "preempted.py"), "--steps"]
+            before = int(open(os.path.join(self.work.name, "step")).read()) if count != 2 or last else 0
+            process = subprocess.Popen([os.path.join(support.BUILD, "bin", "weft"), *words, str(before + 5 if last else 10**6)], env=env, cwd=self.work.name,
+                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            self.addCleanup(lambda process=process: (process.kill(), process.communicate()))
+            said = ""
+            while "from step" not in said:
+                line = process.stdout.readline()
+                self.assertTrue(line, said)
+                said += line
+            self.assertIn("from step %d\n" % before, said)
+            if not last:
+                time.sleep(0.5)
+                process.send_signal(signal.SIGTERM)
+            said += process.communicate(timeout=120)[0]
+            self.assertEqual(0, process.returncode, said)
+            if last:
+                self.assertIn("done", said)
+            else:
+                step = int(re.search(r"saved at step (\d+)", said).group(1))
+                self.assertGreater(step, before)
+                with open(os.path.join(self.work.name, "step"), "w") as file:
+                    file.write(str(step))
 
     def test_stablehlo_model(self):
         self.check_model()
