@@ -28,6 +28,8 @@ class Exchange {
 
   int rank() const { return job_.job->place().rank; }
   int size() const { return job_.job->place().size; }
+  // Tells whether rank 0 may have come further than this process knows.
+  bool Unheard() const { return job_.job->Unheard(); }
 
   absl::Status Run(CollectiveKind kind, std::span<const std::byte> in, std::span<std::byte> out,
                    std::span<const distributed::Pair> pairs = {}) const {
@@ -347,8 +349,11 @@ absl::Status JobSave::Shards(Bytes& bytes) {
     else
       own.status = saved.status();
   }
-  // Nobody has a manifest of it yet, so that whoever fails here takes its shard back.
-  absl::Cleanup take_back = [&] { (void)place.folder.fs()->Unlink(place.folder.fd(), name.c_str()); };
+  // Nobody has a manifest of it yet, so that whoever fails here takes its shard back. Where rank 0 went away it may have all reports, and
+  // have written one: the shard stays, and if it is in none a save an hour later removes it.
+  absl::Cleanup take_back = [&] {
+    if (!exchange.Unheard()) (void)place.folder.fs()->Unlink(place.folder.fd(), name.c_str());
+  };
   WEFT_ASSIGN_OR_RETURN(const std::vector<ShardReport> reports, exchange.Reports(own));
   WEFT_RETURN_IF_ERROR(FirstFailure(reports));
   WEFT_RETURN_IF_ERROR(ShardPlaces::Check(plan, reports));

@@ -26,7 +26,7 @@ struct Patience {
 //   UNAVAILABLE          a member left the group (its Communicator was destroyed) or died
 //   any                  what a member gave to Abort
 // From then on the group is poisoned: each later Start and Wait answers with that status at once. Nothing ever hangs beyond the
-// deadline, and nothing is retried: make another group. A Wait that came back OK came back OK on all members.
+// deadline, and nothing is retried: make another group. A Wait that came back OK came back OK on all members that are not Unheard.
 //
 // When Wait has come back, with whatever, nobody reads or writes this member's buffers any more. After an error, what the output
 // holds is undefined.
@@ -57,6 +57,9 @@ class Communicator {
   virtual void Abort(const absl::Status& why) = 0;
   // OK, or what the group is poisoned with. For members that do something else meanwhile.
   virtual absl::Status Poisoned() const = 0;
+  // True where the group is poisoned without rank 0's word, which ended or was silent: it may have come back OK from the call that failed
+  // here, and have acted on it. Where all members share memory that cannot be.
+  virtual bool Unheard() const { return false; }
 
  protected:
   Communicator() = default;

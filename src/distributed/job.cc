@@ -72,6 +72,11 @@ absl::Status Job::Run(Collective call, const Patience& patience) {
   return group_->Run(call, own);
 }
 
+bool Job::Unheard() {
+  const MutexLock lock(mutex_);
+  return group_ != nullptr && group_->Unheard();
+}
+
 absl::Status Job::Leave(const Patience& patience) {
   Collective barrier;
   barrier.where = "leave";

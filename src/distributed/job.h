@@ -20,6 +20,8 @@ class Job {
   const JobPlace& place() const { return place_; }
   // Runs a collective of all processes; numbers it.
   absl::Status Run(Collective call, const Patience& patience);
+  // Communicator::Unheard; false when the job was left.
+  bool Unheard();
   // The collectives that this process has begun.
   uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
   // Waits until all have come here and goes, so that an early leaver is no failure of the others. Later calls answer

@@ -26,7 +26,7 @@ namespace {
 constexpr int64_t kPieceBytes = 1 << 20;
 constexpr int64_t kMostBytes = 64 << 20;  // of all pieces
 constexpr int64_t kLeastPieceBytes = 64 << 10;
-constexpr int64_t kRankZeroFirstNs = 500'000'000;
+constexpr int64_t kRankZeroFirstNs = 400'000'000;
 constexpr int64_t kLookNs = 50'000'000;  // how often one who waits looks whether all live
 
 // The first page of the memory; cells and pieces follow. New memory is zeros.

@@ -26,11 +26,11 @@ namespace weft::distributed {
 namespace {
 
 constexpr uint32_t kMagic = 0x57464d31;
-constexpr int64_t kPieceBytes = 4 << 20;       // of a buffer, in flight at a time
-constexpr int64_t kLookNs = 20'000'000;        // how often one who waits looks whether all live
-constexpr int64_t kVerdictNs = 3'000'000'000;  // for rank 0 to say what the group is poisoned with
-constexpr int64_t kFlushNs = 500'000'000;      // for the last messages of one who leaves
-constexpr int64_t kLostNs = 2'000'000'000;     // for rank 0 to say who has ended, where a connection has
+constexpr int64_t kPieceBytes = 4 << 20;     // of a buffer, in flight at a time
+constexpr int64_t kLookNs = 20'000'000;      // how often one who waits looks whether all live
+constexpr int64_t kVerdictNs = 400'000'000;  // for rank 0 to say what the group is poisoned with
+constexpr int64_t kFlushNs = 500'000'000;    // for the last messages of one who leaves
+constexpr int64_t kLostNs = 2'000'000'000;   // for rank 0 to say who has ended, where a connection has
 constexpr size_t kMostText = 4096;
 constexpr int kSlowMs = 20;  // before rank 0 tells members that wait who else does
 
@@ -121,6 +121,16 @@ class Cells {
   const std::unique_ptr<Cell[]> cells_;
 };
 
+// Rank 0, which alone has heard of the others, says nothing. All of them come to this text by themselves.
+absl::Status SilentRankZero(const Cell& zero, const Cell& own, bool ended, const absl::Status& why) {
+  const std::string name = absl::StrCat("rank 0 (", zero.label, ")");
+  const std::string call = own.record[own.entered.load(std::memory_order_relaxed) % 2].Text();
+  if (ended) return UserErrorOf(absl::StatusCode::kUnavailable, name, " ended while the others waited in ", call);
+  return UserErrorOf(why.code(), name, " did not end ", call,
+                     absl::IsCancelled(why) ? " before weft_cancel ended a wait" : " before the deadline",
+                     ", and does not answer for the others, which waited there");
+}
+
 // The thread that serves the connections shares this with the member.
 class Hub final : public CauseKeeper {
  public:
@@ -176,15 +186,20 @@ class Hub final : public CauseKeeper {
     Tell(0, Kind::kFailed, static_cast<uint32_t>(why.code()), TextOf(why));
     const int64_t deadline = MonotonicNow() + kVerdictNs;
     while (Kept().ok() && !ended_[0].load(std::memory_order_acquire) && MonotonicNow() < deadline) usleep(200);
-    if (Kept().ok()) SetCause(why);
+    if (Kept().ok()) SetCause(WithoutRankZero(why));
   }
   absl::Status Kept() const override {
     const MutexLock lock(mutex_);
     return cause_;
   }
+  bool Unheard() const { return unheard_.load(std::memory_order_acquire); }
 
  private:
   static std::string TextOf(const absl::Status& status) { return std::string(status.message().substr(0, kMostText)); }
+  absl::Status WithoutRankZero(const absl::Status& why) {
+    unheard_.store(true, std::memory_order_release);
+    return SilentRankZero(cells_.get()[0], cells_.get()[rank_], ended_[0].load(std::memory_order_acquire), why);
+  }
   void SetCause(const absl::Status& why) {
     const MutexLock lock(mutex_);
     if (cause_.ok()) cause_ = why;
@@ -408,7 +423,7 @@ class Hub final : public CauseKeeper {
   std::vector<Outbox> outboxes_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::vector<char>> inboxes_;  // of the thread
   const OwnedFd wake_;
-  std::atomic<bool> stop_{false};
+  std::atomic<bool> stop_{false}, unheard_{false};
   std::thread thread_;
 };
 
@@ -453,6 +468,7 @@ class TcpMember final : private Possessions, public BoardMember {
   void Meet(uint32_t phase, bool entered) override { hub->Meet(phase, entered); }
   void Publish(const Collective&) override {}
   void Quiesce() override {}  // nobody else sees this process's buffers
+  bool Unheard() const override { return hub->Unheard(); }
   int EndedRank() const override { return hub->EndedRank(); }
   int64_t LooksEveryNs() const override { return kLookNs; }
 

@@ -24,7 +24,7 @@ namespace {
 
 constexpr uint32_t kMagic = 0x57465431;
 constexpr int64_t kHelloNs = 5'000'000'000;  // for one who knocks to say who it is
-constexpr int64_t kRankZeroFirstNs = 500'000'000;
+constexpr int64_t kRankZeroFirstNs = 400'000'000;
 constexpr size_t kMostToken = 256, kLabelBytes = 64;
 
 struct Hello {
