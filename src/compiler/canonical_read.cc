@@ -137,11 +137,10 @@ class TraceReader {
   std::vector<ir::Value> Values(const std::vector<Trace::Reference>& references) {
     std::vector<ir::Value> values;
     for (const Trace::Reference reference : references) {
-      const uint32_t index = Trace::IndexOf(reference);
-      const std::vector<ir::Value>& from = Trace::IsArgument(reference) ? parameters_ : values_;
-      if (reference != Trace::kAbsent && index >= from.size()) r_.Fail();
+      if (reference != Trace::kAbsent && !IsKnown(reference)) r_.Fail();
       if (!r_.ok()) return {};
-      values.push_back(reference == Trace::kAbsent ? ir::Value() : from[index]);
+      const std::vector<ir::Value>& from = Trace::IsArgument(reference) ? parameters_ : values_;
+      values.push_back(reference == Trace::kAbsent ? ir::Value() : from[Trace::IndexOf(reference)]);
     }
     return values;
   }
@@ -156,10 +155,18 @@ class TraceReader {
     while (r_.ok() && all.size() < count) {
       const Trace::Reference first = Start();
       const size_t more = r_.Count(count - all.size() - 1);
+      // Before there is memory for a run whose end nobody knows.
+      if (more > 0 && !IsKnown(first + 2 * static_cast<uint32_t>(more))) r_.Fail();
+      if (!r_.ok()) break;
       for (size_t i = 0; i <= more; ++i) all.push_back(first + 2 * static_cast<uint32_t>(i));
       Use(all.back());
     }
     return all;
+  }
+
+  bool IsKnown(Trace::Reference reference) const {
+    const std::vector<ir::Value>& from = Trace::IsArgument(reference) ? parameters_ : values_;
+    return Trace::IndexOf(reference) < from.size();
   }
 
   Trace::Reference Start() {
