@@ -329,6 +329,8 @@ absl::Status Optimizer::Step(std::span<Tensor* const> gradients, std::span<const
   std::vector<Tensor*> operands, targets;
   std::vector<int32_t> updated;
   std::vector<size_t> gradient_at;  // in operands
+  operands.reserve((2 + slot_count) * n + 1);
+  targets.reserve((1 + slot_count) * n);
   for (size_t i = 0; i < n; ++i) {
     if (gradients[i] == nullptr) continue;
     if (!(gradients[i]->type() == parameters_[i]->type())) {

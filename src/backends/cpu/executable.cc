@@ -127,6 +127,7 @@ class CpuExecutable final : public Executable {
     WEFT_RETURN_IF_ERROR(queue_->CheckProcess());
     if (!loaded_->customs.empty()) WEFT_RETURN_IF_ERROR(queue_->NeedThread());
     WEFT_RETURN_IF_ERROR(FindArguments(arguments, *launch));
+    launch->tables.results.reserve(program.results.size());
     for (size_t r = 0; r < program.results.size(); ++r) {
       const int32_t donor = program.donor[r];
       Ref<Block> block;
@@ -159,6 +160,7 @@ class CpuExecutable final : public Executable {
     DeviceResults results;
     Device* const device = arguments.device != nullptr ? arguments.device : device_;
     results.done = launch->done;
+    results.buffers.reserve(program.results.size());
     for (size_t r = 0; r < program.results.size(); ++r) {
       const Ref<Event>& ready = launch->done;
       results.buffers.push_back(Ref<Buffer>(

@@ -29,6 +29,7 @@ Recorder::Scalars Recorder::ScalarsOf(std::span<const double> scalars, std::span
   const auto wide = [](const Tensor* tensor) { return tensor != nullptr && PartOf(tensor->dtype()) == DType::kF64; };
   const bool f64 = std::ranges::any_of(operands, wide) || std::ranges::any_of(targets, wide);
   Scalars leaves;
+  leaves.f32.reserve(scalars.size());
   for (double scalar : scalars) {
     const uint32_t word = __builtin_bit_cast(uint32_t, static_cast<float>(scalar));
     leaves.f32.push_back(NewLeaf(ir::Type::Scalar(DType::kF32), MakeRef<Data>(std::span(&word, 1))));

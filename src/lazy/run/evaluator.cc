@@ -139,7 +139,7 @@ absl::StatusOr<bool> Evaluator::BarrierAgain(Lock& lock, MeshState& state) {
   if (!launcher_.Launch(state, program, CutReason::kBarrier, token, &cut).ok()) return false;
   // From here on nothing fails.
   state.programs->Used(*program);
-  metrics_.Add(Counter::kStepsReplayed);
+  metrics_.AddAlone(Counter::kStepsReplayed);
   size_t n = 0, m = 0;
   for (Tensor& tensor : state.live) {
     if (replay.IsDeferred(tensor)) {
@@ -147,7 +147,7 @@ absl::StatusOr<bool> Evaluator::BarrierAgain(Lock& lock, MeshState& state) {
       const size_t output = temporary ? replay.OutputOf(*plan, tensor) : plan->shown[n].output;
       if (output == plan->outputs) {
         tensor.state.expired = true;
-        metrics_.Add(Counter::kTemporariesExpired);
+        metrics_.AddAlone(Counter::kTemporariesExpired);
       } else {
         Data* data = DataOf(computed[output]);
         const ir::Value& leaf = temporary ? stay[m++] : shown_[n++];
@@ -210,7 +210,7 @@ absl::Status Evaluator::Barrier(Lock& lock, MeshState& state, ir::Location at) {
     } else {
       tensor.state.expired = true;
       tensor.Show({});
-      metrics_.Add(Counter::kTemporariesExpired);
+      metrics_.AddAlone(Counter::kTemporariesExpired);
     }
   }
   state.policy.Cut(CutReason::kBarrier, mark);

@@ -164,7 +164,10 @@ class Evaluator {
   void AddRestOfStep(MeshState& state, const Cut& cut, Before* back) const;
   void ShowAgain(const Before& back);
   // The tensor's value is on its way: should that fail, it shows what it has been assigned over.
-  static void Showed(Tensor& tensor);
+  static void Showed(Tensor& tensor) {
+    if (tensor.state.overwritten != nullptr || tensor.state.unmade) ShowedOver(tensor);
+  }
+  static void ShowedOver(Tensor& tensor);
 
   // --- setbacks.cc
   // RESOURCE_EXHAUSTED names the largest of the outputs and of the live tensors; other outcomes as they are.

@@ -105,13 +105,8 @@ Ref<Launched> Launcher::Remember(MeshState& state, const std::shared_ptr<const c
   *settled = done;
   if (done->done() && done->status().ok()) return nullptr;
   try {
-    Ref<Launched> launched = MakeRef<Launched>(program, cut.arguments, cut.outputs.size());
+    Ref<Launched> launched = MakeRef<Launched>(program, cut.arguments, takes_over_, cut.outputs.size());
     launched->done = done;
-    for (size_t i = 0; i < cut.arguments.size(); ++i) {
-      if (takes_over_[i] == 0) continue;
-      const Data& data = *cut.arguments[i];
-      launched->Takes(cut.arguments[i], Shards(data.shards().begin(), data.shards().end()));
-    }
     // A plugin's thread must not release objects of the plugin: they go when somebody waits or the next step comes.
     if (state.mesh.devices()[0]->is_host()) {
       Ref<Event> released = MakeRef<Event>();
@@ -209,14 +204,14 @@ absl::Status Launcher::Launch(MeshState& state, const std::shared_ptr<const comp
 
   const auto nodes = static_cast<int64_t>(cut->trace.nodes.size() + cut->replayed);
   CountTimes(metrics_, part, ran, nodes);
-  metrics_.Add(Counter::kCuts);
-  metrics_.Add(CounterOf(reason));
-  metrics_.Add(Counter::kCutOutputs, static_cast<int64_t>(cut->outputs.size()));
-  metrics_.Add(Counter::kCutNodesComputed, nodes);
-  if (program->whole_results > 0) metrics_.Add(Counter::kCutOutputsWhole, program->whole_results);
-  metrics_.Add(Counter::kLaunches);
-  metrics_.Add(Counter::kKernelLaunches, program->executable->stats().kernels);
-  metrics_.Add(Counter::kBuffersDonated, donations);
+  metrics_.AddAlone(Counter::kCuts);
+  metrics_.AddAlone(CounterOf(reason));
+  metrics_.AddAlone(Counter::kCutOutputs, static_cast<int64_t>(cut->outputs.size()));
+  metrics_.AddAlone(Counter::kCutNodesComputed, nodes);
+  if (program->whole_results > 0) metrics_.AddAlone(Counter::kCutOutputsWhole, program->whole_results);
+  metrics_.AddAlone(Counter::kLaunches);
+  metrics_.AddAlone(Counter::kKernelLaunches, program->executable->stats().kernels);
+  metrics_.AddAlone(Counter::kBuffersDonated, donations);
   if (AskedByName(reason)) state.policy.Computed(nodes);
 
   if (state.programs != nullptr)

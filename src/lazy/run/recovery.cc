@@ -380,10 +380,10 @@ void Evaluator::ShowAgain(const Before& back) {
   }
 }
 
-void Evaluator::Showed(Tensor& tensor) {
+void Evaluator::ShowedOver(Tensor& tensor) {
   Ref<Data> before = std::exchange(tensor.state.overwritten, nullptr);
   ir::Value unmade = std::exchange(tensor.state.unmade, {});
-  if ((before == nullptr && !unmade) || !tensor.state.assigned || !tensor.value()) return;
+  if (!tensor.state.assigned || !tensor.value()) return;
   const Data* const data = DataOf(tensor.value());
   auto* const launched = data != nullptr ? static_cast<Launched*>(data->launched.get()) : nullptr;
   if (launched != nullptr && (launched->failed || !launched->done->done() || !launched->done->status().ok())) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <vector>
@@ -30,6 +31,33 @@ class Data final : public ir::Payload {
   }
   explicit Data(std::span<const uint32_t> w) : word_count(static_cast<uint32_t>(w.size())) {
     std::copy(w.begin(), w.end(), words.begin());
+  }
+
+  // A value as a launch found it, for whoever computes that launch again. It is no reference to the data, since data that only one
+  // refers to may be taken over.
+  struct Past {
+    uint32_t word_count = 0;
+    uint32_t output = 0;
+    std::array<uint32_t, kMaxWords> words{};
+    std::optional<Placement> sharding;  // none: words
+    Shards shards;
+    Ref<RefCounted> launched;
+    std::shared_ptr<bool> taken;  // null: the launch itself takes the memory over
+    bool failed = false;
+  };
+  Past PastFor(bool launch_takes_over) {
+    if (!launch_takes_over && word_count == 0 && taken_ == nullptr) taken_ = std::make_shared<bool>(false);
+    return {word_count, output, words, sharding_, shards_, launched, taken_, failed};
+  }
+  // The same value with a life of its own; gone if its memory has been taken over.
+  static Ref<Data> Of(const Past& past) {
+    if (past.word_count > 0) return MakeRef<Data>(std::span(past.words).first(past.word_count));
+    Ref<Data> data = MakeRef<Data>(*past.sharding, past.taken != nullptr ? past.shards : Shards());
+    data->taken_ = past.taken;
+    data->failed = past.failed;
+    data->launched = past.launched;
+    data->output = past.output;
+    return data;
   }
 
   uint32_t word_count = 0;       // 0: shards
@@ -60,21 +88,20 @@ class Data final : public ir::Payload {
     shards_.clear();
     if (taken_ != nullptr) *taken_ = true;
   }
-  // Takes back memory that a failed launch took over and left unchanged.
-  void GiveBack(Shards shards) {
-    shards_ = std::move(shards);
+  // Takes back memory that a failed launch took over and left unchanged; the launch's past of it is a value again, too.
+  // Where memory runs out, the value is back all the same and the past stays gone.
+  void GiveBack(Past* past) {
+    Shards both;
+    try {
+      both = past->shards;
+      if (taken_ == nullptr) taken_ = std::make_shared<bool>();
+      past->taken = taken_;
+    } catch (const std::bad_alloc&) {
+      past->taken = nullptr;
+    }
+    shards_ = std::move(past->shards);
+    past->shards = std::move(both);
     if (taken_ != nullptr) *taken_ = false;
-  }
-  // Another with the same buffers, which knows when a launch takes those over. For who makes results again.
-  Ref<Data> Copy() {
-    if (word_count > 0) return MakeRef<Data>(std::span<const uint32_t>(words.data(), word_count));
-    Ref<Data> copy = MakeRef<Data>(sharding(), shards_);
-    if (taken_ == nullptr) taken_ = std::make_shared<bool>(false);
-    copy->taken_ = taken_;
-    copy->failed = failed;
-    copy->launched = launched;
-    copy->output = output;
-    return copy;
   }
   bool gone() const { return word_count == 0 && (shards_.empty() || (taken_ != nullptr && *taken_)); }
   // Takes the shards of a value that was made again.
@@ -113,7 +140,7 @@ class Data final : public ir::Payload {
   std::optional<Placement> sharding_;
   Shards shards_;
   std::vector<Ref<Buffer>> held_;
-  std::shared_ptr<bool> taken_;             // of all copies
+  std::shared_ptr<bool> taken_;             // of all that have these shards
   const std::shared_ptr<Metrics> metrics_;  // that count it; null: of words
 };
 

@@ -2,30 +2,44 @@
 #include "src/lazy/value/launched.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace weft::lazy {
 
 Launched::Launched(std::shared_ptr<const compiler::Program> program, std::span<const Ref<Data>> arguments,
-                   size_t results)
+                   std::span<const uint8_t> takes_over, size_t results)
     : results(results), program_(std::move(program)) {
-  arguments_.reserve(arguments.size());
-  for (const Ref<Data>& argument : arguments) arguments_.push_back(argument->Copy());
+  given_.reserve(arguments.size());
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const bool takes = takes_over[i] != 0;
+    given_.push_back({arguments[i]->PastFor(takes), takes ? arguments[i] : nullptr});
+  }
+}
+
+std::span<const Ref<Data>> Launched::arguments() {
+  if (arguments_.size() < given_.size()) {
+    std::vector<Ref<Data>> arguments;
+    for (const Given& given : given_) arguments.push_back(Data::Of(given.past));
+    arguments_ = std::move(arguments);
+  }
+  return arguments_;
 }
 
 void Launched::GiveBack() {
-  for (auto& [data, shards] : taken_) data->GiveBack(std::move(shards));
-  taken_.clear();
+  for (Given& given : given_) {
+    if (given.taken != nullptr) std::exchange(given.taken, nullptr)->GiveBack(&given.past);
+  }
 }
 
 void Launched::Release() {
   // They go without the lock: the last one of lent memory tells its owner.
+  std::vector<Given> given;
   std::vector<Ref<Data>> arguments;
-  std::vector<std::pair<Ref<Data>, Shards>> taken;
   std::vector<std::pair<uint64_t, Ref<Data>>> before;
   MutexLock lock(mutex_);
   released_ = true;
+  given.swap(given_);
   arguments.swap(arguments_);
-  taken.swap(taken_);
   before.swap(before_);
 }
 
@@ -37,7 +51,9 @@ void Launched::Forget() {
 
 void Launched::Showed(uint64_t tensor, Ref<Data> before) {
   MutexLock lock(mutex_);
-  if (!released_) before_.emplace_back(tensor, std::move(before));
+  if (released_) return;
+  if (before_.empty()) before_.reserve(results);  // a tensor for each, mostly
+  before_.emplace_back(tensor, std::move(before));
 }
 
 void Launched::ForEachBefore(absl::FunctionRef<void(Ref<Data>&, uint64_t tensor)> use) {

@@ -18,8 +18,9 @@ namespace weft::lazy {
 // Release, which may come from any thread, once the launch has gone through.
 class Launched final : public RefCounted {
  public:
-  // `arguments` are to be as they are now; those that the launch takes over are said afterwards.
-  Launched(std::shared_ptr<const compiler::Program> program, std::span<const Ref<Data>> arguments, size_t results);
+  // `takes_over`: of each argument, whether the launch takes its memory over.
+  Launched(std::shared_ptr<const compiler::Program> program, std::span<const Ref<Data>> arguments,
+           std::span<const uint8_t> takes_over, size_t results);
   const size_t results;
 
   // How it goes, then how it went.
@@ -31,9 +32,8 @@ class Launched final : public RefCounted {
   bool told = false;  // somebody knows that it failed
 
   const compiler::Program& program() const { return *program_; }
-  std::span<const Ref<Data>> arguments() const { return arguments_; }
-  // A launch has taken over what an argument was.
-  void Takes(Ref<Data> data, Shards shards) { taken_.emplace_back(std::move(data), std::move(shards)); }
+  // What it was launched on, once it has failed; each is one value from the first call on.
+  std::span<const Ref<Data>> arguments();
   // Gives the memory back that the failed launch took over and left unchanged.
   void GiveBack();
   // Releases everything: the launch went through, so nothing is to be made again.
@@ -61,10 +61,14 @@ class Launched final : public RefCounted {
 
  private:
   std::shared_ptr<const compiler::Program> program_;
-  mutable Mutex mutex_;  // of the next three until the launch has failed, when Release comes no more
+  mutable Mutex mutex_;  // of the next four until the launch has failed, when Release comes no more
   bool released_ = false;
-  std::vector<Ref<Data>> arguments_;  // copies, because data that only one refers to may be taken over
-  std::vector<std::pair<Ref<Data>, Shards>> taken_;
+  struct Given {
+    Data::Past past;
+    Ref<Data> taken;  // the data whose memory the launch has
+  };
+  std::vector<Given> given_;          // by argument
+  std::vector<Ref<Data>> arguments_;  // of `given_`
   std::vector<std::pair<uint64_t, Ref<Data>>> before_;
   std::vector<std::pair<uint64_t, ir::Value>> unmade_;
   std::vector<std::pair<uint32_t, Shards>> made_;
