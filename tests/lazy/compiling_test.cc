@@ -2,6 +2,7 @@
 // nothing that they do is lost or computed twice. The compiler stands still until the test lets it go.
 #include <thread>
 
+#include "src/lazy/run/launcher.h"
 #include "tests/lazy/world.h"
 
 namespace weft::lazy {
@@ -279,6 +280,59 @@ TEST(Ahead, AreSoManyLaunchesAndWhoWaitsForRoomHoldsNobodyUp) {
   loop.join();
   EXPECT_EQ(steps, 100);
   EXPECT_EQ(w.Read(z)[0], 1);
+}
+
+// By the bytes of their results and of the next launch's, and two at any rate.
+TEST(Ahead, AreTwoLaunchesOfLargeResults) {
+  testing::FakeBackend backend;
+  MeshState state({backend.devices()[0]}, {}, nullptr);
+  constexpr double kMost = MeshState::kAheadBytes;
+  const auto launch = [&](double bytes) {
+    const size_t at = state.launches++ % MeshState::kAhead;
+    state.result_bytes[at] = bytes;
+    return state.events[at] = MakeRef<Event>();
+  };
+  EXPECT_EQ(Launcher::Backlog(state, 4 * kMost), nullptr);
+  const Ref<Event> first = launch(2 * kMost);
+  EXPECT_EQ(Launcher::Backlog(state, 4 * kMost), nullptr);
+  const Ref<Event> second = launch(kMost / 2);
+  EXPECT_EQ(Launcher::Backlog(state, 0).get(), first.get());
+  first->Complete(absl::OkStatus());
+  EXPECT_EQ(Launcher::Backlog(state, 4 * kMost), nullptr) << "one is ahead";
+  const Ref<Event> third = launch(kMost / 2);
+  EXPECT_EQ(Launcher::Backlog(state, 0), nullptr);
+  EXPECT_EQ(Launcher::Backlog(state, 1).get(), second.get());
+}
+
+// A caller that is woken for each launch takes a processor from the kernels each time.
+TEST(Ahead, AWaitForRoomLetsSeveralShortLaunchesEnd) {
+  testing::FakeBackend backend;
+  MeshState state({backend.devices()[0]}, {}, nullptr);
+  for (Ref<Event>& event : state.events) event = MakeRef<Event>();
+  const auto launch = [&](int64_t count) {
+    for (int64_t i = 0; i < count; ++i) state.events[state.launches++ % MeshState::kAhead] = MakeRef<Event>();
+  };
+  launch(static_cast<int64_t>(MeshState::kAhead));
+  int64_t now = 5'000'000'000;
+  const auto last_of = [&](uint64_t launches) {
+    return state.events[(state.launches + launches - 1) % MeshState::kAhead].get();
+  };
+  EXPECT_EQ(Launcher::Backlog(state, 0).get(), last_of(1));
+  state.Waited(now);
+  EXPECT_EQ(Launcher::Backlog(state, 0).get(), last_of(1)) << "nobody knows how long a launch takes";
+  launch(1);
+  state.Waited(now += MeshState::kShortNs - 1);
+  EXPECT_EQ(Launcher::Backlog(state, 0).get(), last_of(MeshState::kTogether));
+  state.Waited(now += 1);
+  EXPECT_EQ(Launcher::Backlog(state, 0).get(), last_of(MeshState::kTogether)) << "no launch was in between";
+  launch(MeshState::kTogether);
+  state.Waited(now += MeshState::kTogether * MeshState::kShortNs - 2);
+  EXPECT_EQ(Launcher::Backlog(state, 0).get(), last_of(MeshState::kTogether));
+  launch(MeshState::kTogether);
+  state.Waited(now += MeshState::kTogether * MeshState::kShortNs);
+  EXPECT_EQ(Launcher::Backlog(state, 0).get(), last_of(1)) << "they take too long for a caller to wait for several";
+  state.events[state.launches % MeshState::kAhead]->Complete(absl::OkStatus());
+  EXPECT_EQ(Launcher::Backlog(state, 0), nullptr);
 }
 
 }  // namespace

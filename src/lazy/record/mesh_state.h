@@ -41,6 +41,22 @@ struct MeshState {
   std::array<Ref<Event>, kAhead> events;
   std::array<double, kAhead> result_bytes = {};
   uint64_t launches = 0;
+  // How many launches a wait for room lets end. Of launches that come every few hundred microseconds it is several, so that the
+  // caller is woken, and takes a processor from the kernels, once for all of them.
+  static constexpr uint64_t kTogether = 8;
+  static constexpr int64_t kShortNs = 1'000'000;
+  struct Room {
+    uint64_t wanted = 1;
+    uint64_t launches = 0;  // and the time when the last such wait ended
+    int64_t at = 0;
+  };
+  Room room;
+  // A wait for room has ended now.
+  void Waited(int64_t now) {
+    if (launches == room.launches) return;
+    const bool are_short = now - room.at < kShortNs * static_cast<int64_t>(launches - room.launches);
+    room = {are_short ? kTogether : 1, launches, now};
+  }
   // Launches of which nobody has seen how they went, oldest first, and of one that failed what nobody has been told yet.
   std::deque<Ref<Launched>> underway;
   absl::Status untold;

@@ -106,8 +106,9 @@ absl::StatusOr<bool> Evaluator::BarrierAgain(Lock& lock, MeshState& state) {
   Replay& replay = *state.replay;
   const Replay::Plan* plan = replay.Complete();
   if (plan == nullptr) return false;
-  while (const Ref<Event> oldest = Launcher::Backlog(state, plan->bytes)) {
-    WEFT_RETURN_IF_ERROR(lock.Open([&] { return services_.WaitUntilOver(*oldest, Part::kRoom); }));
+  while (const Ref<Event> backlog = Launcher::Backlog(state, plan->bytes)) {
+    WEFT_RETURN_IF_ERROR(lock.Open([&] { return services_.WaitUntilOver(*backlog, Part::kRoom); }));
+    state.Waited(MonotonicNow());
     plan = replay.Complete();  // others may have had the lock
     if (plan == nullptr) return false;
   }
@@ -486,8 +487,9 @@ absl::StatusOr<Ref<Evaluator::Job>> Evaluator::CompileOver(Lock& lock, MeshState
 }
 
 absl::Status Evaluator::WaitForBacklog(Lock& lock, MeshState& state, const Cut& cut) {
-  while (const Ref<Event> oldest = Launcher::Backlog(state, planner_.OutputBytes(cut))) {
-    WEFT_RETURN_IF_ERROR(Open(lock, state, cut, [&] { return services_.WaitUntilOver(*oldest, Part::kRoom); }));
+  while (const Ref<Event> backlog = Launcher::Backlog(state, planner_.OutputBytes(cut))) {
+    WEFT_RETURN_IF_ERROR(Open(lock, state, cut, [&] { return services_.WaitUntilOver(*backlog, Part::kRoom); }));
+    state.Waited(MonotonicNow());
   }
   return absl::OkStatus();
 }

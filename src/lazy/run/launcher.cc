@@ -49,15 +49,14 @@ Counter Launcher::CounterOf(CutReason reason) { return kReasonCounters[static_ca
 
 Ref<Event> Launcher::Backlog(const MeshState& state, double bytes) {
   constexpr uint64_t kMost = MeshState::kAhead;
-  Ref<Event> oldest;
   for (uint64_t ahead = 0; ahead < std::min(state.launches, kMost); ++ahead) {
     const size_t at = (state.launches - 1 - ahead) % kMost;
     if (state.events[at]->done()) return nullptr;
     bytes += state.result_bytes[at];
-    oldest = state.events[at];
-    if (ahead + 1 >= MeshState::kAheadAtAnyRate && bytes > MeshState::kAheadBytes) return oldest;
+    if (ahead + 1 >= MeshState::kAheadAtAnyRate && bytes > MeshState::kAheadBytes) return state.events[at];
   }
-  return state.launches < kMost ? nullptr : oldest;
+  if (state.launches < kMost) return nullptr;
+  return state.events[(state.launches + state.room.wanted - 1) % kMost];
 }
 
 void Launcher::ChooseDonations(MeshState& state, const Cut& cut) {
