@@ -32,7 +32,7 @@ class Launched final : public RefCounted {
   bool told = false;  // somebody knows that it failed
 
   const compiler::Program& program() const { return *program_; }
-  // What it was launched on, once it has failed; each is one value from the first call on.
+  // The values that it was launched on, once it has failed; each is one from the first call on.
   std::span<const Ref<Data>> arguments();
   // Gives the memory back that the failed launch took over and left unchanged.
   void GiveBack();
