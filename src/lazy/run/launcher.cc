@@ -140,6 +140,18 @@ void Launcher::MakeRoomFor(const MeshState& state, const compiler::Program& prog
   }
 }
 
+void Launcher::Count(const compiler::Program& program, const Cut& cut, CutReason reason, int64_t nodes,
+                     int64_t donations) {
+  metrics_.AddAlone(Counter::kCuts);
+  metrics_.AddAlone(CounterOf(reason));
+  metrics_.AddAlone(Counter::kCutOutputs, static_cast<int64_t>(cut.outputs.size()));
+  metrics_.AddAlone(Counter::kCutNodesComputed, nodes);
+  if (program.whole_results > 0) metrics_.AddAlone(Counter::kCutOutputsWhole, program.whole_results);
+  metrics_.AddAlone(Counter::kLaunches);
+  metrics_.AddAlone(Counter::kKernelLaunches, program.executable->stats().kernels);
+  metrics_.AddAlone(Counter::kBuffersDonated, donations);
+}
+
 absl::Status Launcher::Launch(MeshState& state, const std::shared_ptr<const compiler::Program>& program,
                               CutReason reason, const CancelToken& cancel, Cut* cut) {
   PartScope part(metrics_, Part::kLaunching);
@@ -203,14 +215,7 @@ absl::Status Launcher::Launch(MeshState& state, const std::shared_ptr<const comp
 
   const auto nodes = static_cast<int64_t>(cut->trace.nodes.size() + cut->replayed);
   CountTimes(metrics_, part, ran, nodes);
-  metrics_.AddAlone(Counter::kCuts);
-  metrics_.AddAlone(CounterOf(reason));
-  metrics_.AddAlone(Counter::kCutOutputs, static_cast<int64_t>(cut->outputs.size()));
-  metrics_.AddAlone(Counter::kCutNodesComputed, nodes);
-  if (program->whole_results > 0) metrics_.AddAlone(Counter::kCutOutputsWhole, program->whole_results);
-  metrics_.AddAlone(Counter::kLaunches);
-  metrics_.AddAlone(Counter::kKernelLaunches, program->executable->stats().kernels);
-  metrics_.AddAlone(Counter::kBuffersDonated, donations);
+  Count(*program, *cut, reason, nodes, donations);
   if (AskedByName(reason)) state.policy.Computed(nodes);
 
   if (state.programs != nullptr)

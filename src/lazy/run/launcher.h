@@ -43,6 +43,9 @@ class Launcher {
   // Makes what will hold the results, so that nothing fails once the launch has run.
   void MakeRoomFor(const MeshState& state, const compiler::Program& program, const Cut& cut);
 
+  // Counts a launch of so many nodes that takes over so many arguments.
+  void Count(const compiler::Program& program, const Cut& cut, CutReason reason, int64_t nodes, int64_t donations);
+
   Metrics& metrics_;
   const bool may_take_over_;
   uint64_t epoch_ = 0;  // of the marks of what is live in Data

@@ -134,7 +134,7 @@ class Columns {
     pool.ParallelRanges(count, [&](int64_t begin, int64_t end, int) { body(begin, end); });
   }
 
-  // What follows the results, all at once: they are few.
+  // The epilogue runs over all results at once: they are few.
   void Finish() const {
     const bool forward = direction_ == Direction::kForward;
     const int64_t rows = forward ? pixels_ : call_.batch * geometry_.in;
