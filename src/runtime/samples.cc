@@ -9,10 +9,13 @@ namespace weft {
 
 SampleSummary Samples::Summarize() const {
   SampleSummary summary;
-  summary.count = count_.load(std::memory_order_relaxed);
+  for (size_t i = 0; i < kBuckets; ++i) {
+    summary.buckets[i] = buckets_[i].load(std::memory_order_relaxed);
+    summary.count += summary.buckets[i];
+  }
   summary.sum = sum_.load(std::memory_order_relaxed);
   std::vector<int64_t>& sorted = summary.newest;
-  sorted.resize(std::min(static_cast<size_t>(summary.count), kKept));
+  sorted.resize(std::min<size_t>(next_.load(std::memory_order_relaxed), kKept));
   if (sorted.empty()) return summary;
   summary.least = least_.load(std::memory_order_relaxed), summary.largest = largest_.load(std::memory_order_relaxed);
   summary.first_time = std::numeric_limits<int64_t>::max();
@@ -21,7 +24,6 @@ SampleSummary Samples::Summarize() const {
     const int64_t time = times_[i].load(std::memory_order_relaxed);
     summary.first_time = std::min(summary.first_time, time), summary.last_time = std::max(summary.last_time, time);
   }
-  for (size_t i = 0; i < kBuckets; ++i) summary.buckets[i] = buckets_[i].load(std::memory_order_relaxed);
   std::ranges::sort(sorted);
   for (size_t i = 0; i < kPercentiles.size(); ++i) {
     const size_t rank =
@@ -32,7 +34,7 @@ SampleSummary Samples::Summarize() const {
 }
 
 void Samples::Clear() {
-  count_.store(0, std::memory_order_relaxed);
+  next_.store(0, std::memory_order_relaxed);
   sum_.store(0, std::memory_order_relaxed);
   for (std::atomic<int64_t>& bucket : buckets_) bucket.store(0, std::memory_order_relaxed);
   least_.store(std::numeric_limits<int64_t>::max(), std::memory_order_relaxed);
