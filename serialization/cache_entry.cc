@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "serialization/limits.h"
+#include "serialization/mac.h"
 #include "serialization/message.h"
 #include "serialization/schema/cache.capnp.h"
 #include "src/runtime/file_kind.h"
@@ -38,7 +39,7 @@ struct Header {
   uint64_t key_rest[2];   // room for a 256-bit key; zero
   uint64_t body_hash[2];  // XXH3-128 of message and stored bytes
   uint64_t raw_hash;      // XXH3-64 of the decompressed bytes
-  uint64_t mac[4];        // zero until caches are signed
+  Mac mac;                // zero without a key
   uint64_t header_hash;   // XXH3-64 of the 120 bytes before
 };
 static_assert(sizeof(Header) == kCacheHeaderBytes && offsetof(Header, kind) == kCacheEntryKindAt);
@@ -46,6 +47,11 @@ static_assert(static_cast<uint8_t>(CacheEntryKind::kFunction) == kFunctionKind);
 
 uint64_t HashOf(const Header& header) {
   return Checksum64(std::as_bytes(std::span(&header, 1)).first(kCacheHeaderBytes - 8));
+}
+
+// The MAC of an entry: of its header without MAC and checksum, and of all that follows.
+Mac MacOfEntry(std::string_view key, const Header& header, std::span<const std::byte> body) {
+  return MacOf(key, {std::as_bytes(std::span(&header, 1)).first(offsetof(Header, mac)), body});
 }
 
 uint64_t LargestOf(CacheEntryKind kind) {
@@ -69,7 +75,7 @@ struct ContextDeleter {
 
 }  // namespace
 
-absl::StatusOr<std::string> EncodeCacheEntry(const CacheEntry& entry) {
+absl::StatusOr<std::string> EncodeCacheEntry(const CacheEntry& entry, std::string_view mac_key) {
   uint64_t raw_bytes = entry.canonical.size();
   size_t guess =
       512 + entry.backend.size() + entry.compiler_version.size() + entry.target.size() + entry.options.size();
@@ -127,10 +133,12 @@ absl::StatusOr<std::string> EncodeCacheEntry(const CacheEntry& entry) {
   header.stored_bytes = stored;
   header.key_low = entry.key.low;
   header.key_high = entry.key.high;
-  const Hash128 hash = Checksum128(std::as_bytes(std::span(out).subspan(kCacheHeaderBytes)));
+  const std::span<const std::byte> content = std::as_bytes(std::span(out).subspan(kCacheHeaderBytes));
+  const Hash128 hash = Checksum128(content);
   header.body_hash[0] = hash.low;
   header.body_hash[1] = hash.high;
   header.raw_hash = Checksum64(std::as_bytes(std::span(raw)));
+  if (!mac_key.empty()) header.mac = MacOfEntry(mac_key, header, content);
   header.header_hash = HashOf(header);
   std::memcpy(out.data(), &header, sizeof(header));
   return out;
@@ -180,13 +188,12 @@ absl::StatusOr<Header> HeaderOf(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-absl::StatusOr<CacheEntry> DecodeCacheEntry(std::span<const std::byte> bytes) {
+absl::StatusOr<CacheEntry> DecodeCacheEntry(std::span<const std::byte> bytes, std::string_view mac_key) {
   WEFT_ASSIGN_OR_RETURN(const Header header, HeaderOf(bytes));
   WEFT_RETURN_IF_ERROR(CheckVersion(header));
   CacheEntry entry;
   entry.kind = static_cast<CacheEntryKind>(header.kind);
-  const uint64_t reserved =
-      header.key_rest[0] | header.key_rest[1] | header.mac[0] | header.mac[1] | header.mac[2] | header.mac[3];
+  const uint64_t reserved = header.key_rest[0] | header.key_rest[1];
   const uint64_t meta_bytes = uint64_t{header.meta_words} * 8;
   if (reserved != 0 || meta_bytes > kMaxCacheMetaBytes || header.raw_bytes > LargestOf(entry.kind)) {
     return Damaged("a reserved field is not zero, or a length is larger than allowed");
@@ -198,6 +205,10 @@ absl::StatusOr<CacheEntry> DecodeCacheEntry(std::span<const std::byte> bytes) {
   }
   if (!ChecksumsMatch(Hash128{header.body_hash[0], header.body_hash[1]}, Checksum128(body)))
     return Damaged("the checksum of its content does not match");
+  if (!mac_key.empty() && !MacsEqual(header.mac, MacOfEntry(mac_key, header, body))) {
+    return absl::PermissionDeniedError(header.mac == Mac() ? "the entry has no MAC"
+                                                           : "the entry's MAC is that of another key or entry");
+  }
 
   Meta meta;
   WEFT_RETURN_IF_ERROR(ReadMeta(body.first(meta_bytes), &entry, &meta));
@@ -237,11 +248,11 @@ absl::StatusOr<CacheEntry> DecodeCacheEntry(std::span<const std::byte> bytes) {
   return entry;
 }
 
-absl::StatusOr<CacheEntryAbout> AboutEntry(std::span<const std::byte> bytes, bool whole) {
+absl::StatusOr<CacheEntryAbout> AboutEntry(std::span<const std::byte> bytes, bool whole, std::string_view mac_key) {
   WEFT_ASSIGN_OR_RETURN(const Header header, HeaderOf(bytes));
   CacheEntry entry;
   if (whole) {
-    WEFT_ASSIGN_OR_RETURN(entry, DecodeCacheEntry(bytes));
+    WEFT_ASSIGN_OR_RETURN(entry, DecodeCacheEntry(bytes, mac_key));
   } else {
     WEFT_RETURN_IF_ERROR(CheckVersion(header));
     const uint64_t meta_bytes = uint64_t{header.meta_words} * 8;

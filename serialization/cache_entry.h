@@ -47,8 +47,8 @@ struct CacheEntry {
 inline constexpr size_t kCacheHeaderBytes = 128;
 inline constexpr uint16_t kCacheVersion = 1;
 
-// INVALID_ARGUMENT if it is too large.
-absl::StatusOr<std::string> EncodeCacheEntry(const CacheEntry& entry);
+// INVALID_ARGUMENT if it is too large. With a key the entry has a MAC (mac.h).
+absl::StatusOr<std::string> EncodeCacheEntry(const CacheEntry& entry, std::string_view mac_key = "");
 
 // The facts of an entry, without its program.
 struct CacheEntryAbout {
@@ -60,12 +60,13 @@ struct CacheEntryAbout {
 };
 // `whole`: `bytes` is all of the entry and is checked as DecodeCacheEntry does; else its first bytes, of which the header is checked.
 // DATA_LOSS, too, where these are too few.
-absl::StatusOr<CacheEntryAbout> AboutEntry(std::span<const std::byte> bytes, bool whole);
+absl::StatusOr<CacheEntryAbout> AboutEntry(std::span<const std::byte> bytes, bool whole, std::string_view mac_key = "");
 
 // The 32 digits that name an entry's file.
 std::string KeyName(const Hash128& key);
 
-// DATA_LOSS for damage, UNIMPLEMENTED for another version of the format. `bytes` may be anything.
-absl::StatusOr<CacheEntry> DecodeCacheEntry(std::span<const std::byte> bytes);
+// DATA_LOSS for damage, UNIMPLEMENTED for another version of the format, with a key PERMISSION_DENIED for an entry without a MAC
+// under it, which is looked at before anything is decompressed. `bytes` may be anything.
+absl::StatusOr<CacheEntry> DecodeCacheEntry(std::span<const std::byte> bytes, std::string_view mac_key = "");
 
 }  // namespace weft

@@ -14,17 +14,6 @@ namespace {
 
 constexpr int64_t kHourNs = int64_t{3600} * 1'000'000'000;
 
-absl::StatusOr<File> OpenTrusted(FileSystem* fs, const std::string& path, FileInfo* info) {
-  WEFT_ASSIGN_OR_RETURN(File file, File::Open(fs, path, {.read = true, .no_follow = true}));
-  WEFT_ASSIGN_OR_RETURN(*info, file.Info());
-  if (info->kind != FileKind::kRegular)
-    return absl::PermissionDeniedError(absl::StrCat("'", path, "' is not a regular file"));
-  if (const std::string why = WhyUntrusted(*info); !why.empty()) {
-    return absl::PermissionDeniedError(absl::StrCat("'", path, "' is not trusted: ", why));
-  }
-  return file;
-}
-
 }  // namespace
 
 std::string WhyUntrusted(const FileInfo& info) {
@@ -39,6 +28,17 @@ std::string WhyFolderUntrusted(FileSystem* fs, const std::string& path) {
   if (fs->Stat(FileSystem::kHere, path.c_str(), &info) < 0 || info.kind != FileKind::kDirectory) return "";
   const std::string why = WhyUntrusted(info);
   return why.empty() ? "" : absl::StrCat("'", path, "': ", why);
+}
+
+absl::StatusOr<File> OpenTrusted(FileSystem* fs, const std::string& path, FileInfo* info) {
+  WEFT_ASSIGN_OR_RETURN(File file, File::Open(fs, path, {.read = true, .no_follow = true}));
+  WEFT_ASSIGN_OR_RETURN(*info, file.Info());
+  if (info->kind != FileKind::kRegular)
+    return absl::PermissionDeniedError(absl::StrCat("'", path, "' is not a regular file"));
+  if (const std::string why = WhyUntrusted(*info); !why.empty()) {
+    return absl::PermissionDeniedError(absl::StrCat("'", path, "' is not trusted: ", why));
+  }
+  return file;
 }
 
 std::vector<CacheFile> ScanCacheFolder(FileSystem* fs, const std::string& root, bool tidy) {
@@ -73,11 +73,12 @@ absl::StatusOr<std::string> ReadCacheFile(FileSystem* fs, const std::string& pat
   return bytes;
 }
 
-absl::StatusOr<CacheEntryAbout> AboutCacheFile(FileSystem* fs, const std::string& path, bool whole) {
+absl::StatusOr<CacheEntryAbout> AboutCacheFile(FileSystem* fs, const std::string& path, bool whole,
+                                               std::string_view mac_key) {
   FileInfo info;
   if (whole) {
     WEFT_ASSIGN_OR_RETURN(const std::string bytes, ReadCacheFile(fs, path, &info));
-    return AboutEntry(std::as_bytes(std::span(bytes)), whole);
+    return AboutEntry(std::as_bytes(std::span(bytes)), whole, mac_key);
   }
   WEFT_ASSIGN_OR_RETURN(const File file, OpenTrusted(fs, path, &info));
   std::vector<std::byte> start(std::min<uint64_t>(static_cast<uint64_t>(info.size), 4096));
@@ -89,7 +90,7 @@ absl::StatusOr<CacheEntryAbout> AboutCacheFile(FileSystem* fs, const std::string
   return AboutEntry(start, whole);
 }
 
-void ListCacheFolder(FileSystem* fs, const std::string& root, size_t folder, bool verify,
+void ListCacheFolder(FileSystem* fs, const std::string& root, size_t folder, bool verify, std::string_view mac_key,
                      std::vector<CacheListed>* listed) {
   for (CacheFile& file : ScanCacheFolder(fs, root, /*tidy=*/false)) {
     const std::string_view name = BaseNameOf(file.path);
@@ -98,7 +99,7 @@ void ListCacheFolder(FileSystem* fs, const std::string& root, size_t folder, boo
                                                         .folder = folder,
                                                         .bytes = file.bytes,
                                                         .used_unix_ns = file.modified_ns,
-                                                        .about = AboutCacheFile(fs, file.path, verify)});
+                                                        .about = AboutCacheFile(fs, file.path, verify, mac_key)});
     if (const std::string untrusted = WhyFolderUntrusted(fs, DirectoryOf(file.path)); !untrusted.empty()) {
       one.about = absl::PermissionDeniedError(untrusted);
     } else if (one.about.ok() && KeyName(one.about->key) != one.name) {

@@ -193,7 +193,7 @@ std::optional<CacheEntry> CompileCacheStore::Impl::ReadLower(const Hash128& key,
 absl::StatusOr<CacheEntry> CompileCacheStore::Impl::Read(const std::string& in, const Hash128& key, FileInfo* info) {
   try {
     WEFT_ASSIGN_OR_RETURN(const std::string bytes, ReadCacheFile(fs, PathIn(in, key), info));
-    WEFT_ASSIGN_OR_RETURN(CacheEntry entry, DecodeCacheEntry(std::as_bytes(std::span(bytes))));
+    WEFT_ASSIGN_OR_RETURN(CacheEntry entry, DecodeCacheEntry(std::as_bytes(std::span(bytes)), options.mac_key));
     if (!(entry.key == key)) return absl::DataLossError("it holds another key than its name says");
     return entry;
   } catch (const std::bad_alloc&) {
@@ -220,7 +220,7 @@ void CompileCacheStore::Impl::Quarantine(const std::string& path) {
 }
 
 absl::StatusOr<uint64_t> CompileCacheStore::Impl::WriteEntry(const CacheEntry& entry, const std::string& path) {
-  WEFT_ASSIGN_OR_RETURN(const std::string bytes, EncodeCacheEntry(entry));
+  WEFT_ASSIGN_OR_RETURN(const std::string bytes, EncodeCacheEntry(entry, options.mac_key));
   const std::string directory = DirectoryOf(path);
   const AtomicFile::Options how = {
       .durability = Durability::kProcess, .new_mode = 0600, .clean_stale = false, .replace_any = true};
@@ -505,7 +505,8 @@ CacheListing CompileCacheStore::List(bool verify) const {
   const auto add = [&](const std::string& directory, const std::string& root, CacheFolder::Use use,
                        const std::string& why) {
     listing.folders.push_back({directory, use, why});
-    if (use != CacheFolder::kNone) ListCacheFolder(impl.fs, root, listing.folders.size() - 1, verify, &listing.entries);
+    if (use == CacheFolder::kNone) return;
+    ListCacheFolder(impl.fs, root, listing.folders.size() - 1, verify, impl.options.mac_key, &listing.entries);
   };
   if (!impl.options.directory.empty()) {
     add(impl.options.directory, impl.root,

@@ -2,8 +2,8 @@
 // Entries appear whole (temporary + rename, not synced: a checksum turns a casualty of a power loss into one
 // compilation) and are written by a thread, so that publishing never delays a step. No problem here fails a
 // computation: it becomes a miss, a counter and one warning a kind. Entries are native code: a process that can write
-// to the directory runs code as its readers. It is made 0700 and refused if others may write to it or own it. Thread
-// rule: any thread.
+// to the directory runs code as its readers, unless entries have a MAC. It is made 0700 and refused if others may write to it or
+// own it. Thread rule: any thread.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +27,7 @@ struct CompileCacheOptions {
   // Folders that are only read, in this order after the first; what is found there is copied into it.
   std::vector<std::string> lower;
   bool read_only = false;  // never touches the directory: no mkdir, no temporary, no access time, no quarantine
+  std::string mac_key;  // entries are written with a MAC under it, and those without one are not used; "" asks for none
   uint64_t max_bytes = uint64_t{4} << 30;  // past it the least recently used entries go, down to nine tenths
   FileSystem* fs = nullptr;                // nullptr: PosixFileSystem()
   // Once for each kind of problem; from any thread, with no lock held.

@@ -258,6 +258,9 @@ typedef int32_t (*weft_progress_fn)(void* user_data, uint64_t done, uint64_t tot
  *   program_memory (0 or more; default 268435456): bytes that compiled programs of a context and a device may take in
  *     memory; the ones left alone for longest go first, and come back from the disk cache or the compiler; 0: no limit.
  *     At most 2048 programs stay in any case
+ *   cache_key_file (text; default empty): a file of 32 to 4096 bytes that only this user may read: programs on disk are
+ *     written with a MAC under this key (HMAC-SHA-256), and those without one are not used, so that a folder may be
+ *     filled by others who hold the key. A key that cannot be read is an error of weft_context_create
  *   cache_max_bytes (0 or more; default 4294967296): size at which the least recently used programs go
  *   save_bytes (0 or more; default 268435456): bytes of tensors that the process's saves behind the program may hold
  *     together: past it a further save waits in its call. One runs and one waits at any rate

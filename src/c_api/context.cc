@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_split.h"
 #include "serialization/compile_cache.h"
+#include "serialization/mac.h"
 #include "src/c_api/backends.h"
 #include "src/c_api/callers.h"
 #include "src/c_api/ceilings.h"
@@ -128,9 +129,14 @@ void WriteOrQueue(const std::shared_ptr<LogState>& state, lazy::CallbackQueue* q
 constinit thread_local ir::Location t_location{}, t_mark{};
 
 // The options of the folders for compiled programs. The cache's messages go through `engine` while there is one.
-CompileCacheOptions CacheOptions(const Settings& settings, const LogHook& log,
-                                 const std::shared_ptr<std::atomic<lazy::Engine*>>& engine) {
+absl::StatusOr<CompileCacheOptions> CacheOptions(const Settings& settings, const LogHook& log,
+                                                 const std::shared_ptr<std::atomic<lazy::Engine*>>& engine) {
   CompileCacheOptions cache;
+  if (const std::string key_file(settings.text(Option::kCacheKeyFile)); !key_file.empty()) {
+    absl::StatusOr<std::string> key = ReadMacKey(PosixFileSystem(), key_file);
+    if (!key.ok()) return UserErrorOf(key.status().code(), "the option cache_key_file: ", key.status().message());
+    cache.mac_key = *std::move(key);
+  }
   for (const std::string_view directory : absl::StrSplit(settings.text(Option::kCacheDir), ':', absl::SkipEmpty())) {
     if (cache.directory.empty()) {
       cache.directory = directory;
@@ -304,7 +310,8 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
   WEFT_ASSIGN_OR_RETURN(config.backends, MakeBackends(settings, context->custom_, services));
   context->custom_->guarded = config.options.mode == lazy::Mode::kDebug;
   if (settings.text(Option::kCacheMode) != "off") {
-    const CompileCacheOptions cache = CacheOptions(settings, services.log, context->cache_engine_);
+    WEFT_ASSIGN_OR_RETURN(const CompileCacheOptions cache,
+                          CacheOptions(settings, services.log, context->cache_engine_));
     context->cache_ = CompileCacheStore::Open(cache);
     config.store = compiler::MakeDiskStore(context->cache_);
   }

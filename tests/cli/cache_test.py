@@ -1,4 +1,5 @@
 """`weft cache` and `weft show` on functions, programs and cache entries: a cache that programs of this test filled."""
+import hmac
 import json
 import os
 import subprocess
@@ -62,6 +63,26 @@ class Cache(unittest.TestCase):
 
     def created(self, name):
         return self.weft("show", self.path("cache", "v1", name[:2], name + ".tce"), "--json")["created"], os.stat(self.path("cache", "v1", name[:2], name + ".tce")).st_mtime_ns
+
+    def test_a_key_signs_entries(self):
+        with open(self.path("key"), "wb") as file:
+            file.write(bytes(range(48)))
+        said = self.weft("doctor", status=1, WEFT_CACHE_KEY_FILE=self.path("nothing"))
+        self.assertIn("cache_key_file", said)
+        os.chmod(self.path("key"), 0o644)
+        self.assertIn("chmod 600", self.weft("doctor", status=1, WEFT_CACHE_KEY_FILE=self.path("key")))
+        os.chmod(self.path("key"), 0o600)
+        self.run_program("add", self.path("cache"), WEFT_CACHE_KEY_FILE=self.path("key"))
+        name = self.cache("ls")["entries"][0]["name"]
+        with open(self.path("cache", "v1", name[:2], name + ".tce"), "rb") as file:
+            entry = file.read()
+        self.assertEqual(hmac.digest(bytes(range(48)), entry[:88] + entry[128:], "sha256"), entry[88:120])
+        self.run_program("multiply", self.path("cache"))
+        verify = ("cache", "verify", "--dir", self.path("cache"), "--json")
+        said = self.weft(*verify, status=1, WEFT_CACHE_KEY_FILE=self.path("key"))
+        self.assertEqual((1, 1), (said["good"], len(said["problems"])))
+        self.assertIn("no MAC", said["problems"][0])
+        self.assertEqual({"good": 2}, self.weft(*verify))
 
     def test_finds_damage_and_removes(self):
         for operation in ("add", "multiply", "subtract"):

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "serialization/mac.h"
 #include "tests/serialization/cache_world.h"
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/temp_dir.h"
@@ -55,6 +56,96 @@ TEST(CacheEntry, EveryFlippedBitAndEveryTruncationIsDetected) {
   }
   bytes += 'x';
   EXPECT_THAT(std::string(DecodeCacheEntry(std::as_bytes(std::span(bytes))).status().message()), HasSubstr("its header says"));
+}
+
+// Test cases 1, 2 and 6 of RFC 4231.
+TEST(Mac, IsThatOfTheStandard) {
+  const auto hex = [](std::string_view key, std::string_view text) {
+    const std::span<const std::byte> all = std::as_bytes(std::span(text));
+    std::string digits;
+    for (const uint8_t byte : MacOf(key, {all.first(5), all.subspan(5)})) absl::StrAppend(&digits, absl::Hex(byte, absl::kZeroPad2));
+    return digits;
+  };
+  EXPECT_EQ(hex(std::string(20, '\x0b'), "Hi There"), "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+  EXPECT_EQ(hex("Jefe", "what do ya want for nothing?"), "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(hex(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First"),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+
+TEST(Mac, KeysAreFilesThatNobodyElseReads) {
+  TempDir dir;
+  const std::string path = dir / "key";
+  const auto code = [&] { return ReadMacKey(PosixFileSystem(), path).status().code(); };
+  EXPECT_EQ(code(), absl::StatusCode::kNotFound);
+  for (const auto& [bytes, mode, want] : {std::tuple(32, 0600, absl::StatusCode::kOk), std::tuple(4096, 0400, absl::StatusCode::kOk),
+                                          std::tuple(31, 0600, absl::StatusCode::kInvalidArgument),
+                                          std::tuple(4097, 0600, absl::StatusCode::kInvalidArgument),
+                                          std::tuple(32, 0640, absl::StatusCode::kPermissionDenied),
+                                          std::tuple(32, 0602, absl::StatusCode::kPermissionDenied)}) {
+    std::filesystem::remove(path);
+    WriteContents(path, std::string(static_cast<size_t>(bytes), 'k'));
+    chmod(path.c_str(), static_cast<mode_t>(mode));
+    EXPECT_EQ(code(), want) << bytes << " " << mode;
+  }
+  chmod(path.c_str(), 0600);
+  std::filesystem::create_symlink(path, dir / "link");
+  EXPECT_FALSE(ReadMacKey(PosixFileSystem(), dir / "link").ok());
+}
+
+TEST(CacheEntry, AMacIsOfTheKeyAndOfEveryByte) {
+  const auto decode = [](std::string_view bytes, std::string_view key) {
+    return DecodeCacheEntry(std::as_bytes(std::span(bytes)), key).status();
+  };
+  const std::string with = EncodeCacheEntry(EntryOf(1), "a key").value(), without = EncodeCacheEntry(EntryOf(1)).value();
+  EXPECT_TRUE(decode(with, "a key").ok());
+  EXPECT_TRUE(decode(with, "").ok());  // whoever has no key trusts the folder
+  EXPECT_TRUE(absl::IsPermissionDenied(decode(with, "another key")));
+  EXPECT_TRUE(absl::IsPermissionDenied(decode(without, "a key")));
+  // Whoever knows the format but not the key: bytes that are changed and checksums that fit again.
+  int refused = 0;
+  for (size_t i = 16; i < with.size(); ++i) {
+    std::string forged = with;
+    forged[i] ^= 1;
+    const Hash128 content = Checksum128(std::as_bytes(std::span(forged)).subspan(128));
+    std::memcpy(forged.data() + 64, &content, 16);
+    const uint64_t header = Checksum64(std::as_bytes(std::span(forged)).first(120));
+    std::memcpy(forged.data() + 120, &header, 8);
+    if (forged == with) continue;  // a checksum, which was mended
+    const absl::Status status = decode(forged, "a key");
+    ASSERT_FALSE(status.ok()) << i;
+    refused += absl::IsPermissionDenied(status);
+  }
+  EXPECT_GT(refused, static_cast<int>(with.size()) - 80);  // lengths and reserved fields are damage before
+}
+
+TEST(CompileCache, WithAKeyUsesOnlyWhatHasItsMac) {
+  TempDir dir, local;
+  CompileCacheOptions keyed;
+  keyed.mac_key = std::string(32, 'k');
+  {
+    Store plain(dir);
+    plain.store->Publish(EntryOf(1));
+  }
+  {
+    Store cache(dir, keyed);
+    EXPECT_FALSE(cache.Has(1));
+    EXPECT_EQ(cache.store->stats().refused, 1u);
+    ASSERT_EQ(cache.warnings.size(), 1u);
+    EXPECT_THAT(cache.warnings[0], HasSubstr("the entry has no MAC"));
+    cache.store->Publish(EntryOf(1));
+    cache.store->Publish(EntryOf(2));
+    cache.store->Drain();
+    EXPECT_TRUE(cache.Has(1));
+    EXPECT_EQ(cache.store->List(/*verify=*/true).entries.size(), 2u);
+  }
+  Store(dir).store->Publish(EntryOf(2));  // somebody without the key
+  keyed.lower = {dir.path()};
+  Store above(local, keyed);  // a folder that is only read
+  EXPECT_TRUE(above.Has(1));
+  EXPECT_FALSE(above.Has(2));
+  for (const CacheListed& listed : above.store->List(/*verify=*/true).entries) {
+    EXPECT_EQ(listed.about.ok(), listed.name == KeyName(EntryOf(1).key)) << listed.about.status();
+  }
 }
 
 TEST(CompileCache, FindsInASecondStoreWhatTheFirstPublished) {
