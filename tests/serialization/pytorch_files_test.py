@@ -256,6 +256,11 @@ class Hostile(Files):
             f.writestr("m/data.pkl", b"\x80\x02}X\x01\0\0\0wctorch._utils\n_rebuild_tensor\n((X\x07\0\0\0storagectorch\nFloatStorage\n"
                                      b"X\x04\0\0\0../kX\x03\0\0\0cpuK\x04tQK\0K\x04\x85K\x01\x85tRs.")
         self.refused("DATA_LOSS", r"'m/data/\.\./k' with a storage's data is missing")
+        with zipfile.ZipFile(self.path, "w") as f:  # four elements in 12 bytes
+            f.writestr("m/data.pkl", b"\x80\x02}X\x01\0\0\0wctorch._utils\n_rebuild_tensor\n((X\x07\0\0\0storagectorch\nFloatStorage\n"
+                                     b"X\x01\0\0\0kX\x03\0\0\0cpuK\x04tQK\0K\x04\x85K\x01\x85tRs.")
+            f.writestr("m/data/k", bytes(12))
+        self.refused("DATA_LOSS", "member 'm/data/k' has 12 bytes; the storage has 4 elements of 4")
         with zipfile.ZipFile(self.path, "w") as f:
             f.writestr("m/data.pkl", b"\x80\x04}.")
         self.refused("UNIMPLEMENTED", "protocol 4")
