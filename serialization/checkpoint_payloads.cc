@@ -54,13 +54,14 @@ absl::Status CheckpointReader::ReadPack(const IndexRecord& entry) {
   return absl::OkStatus();
 }
 
-// All of a large tensor, by two readers.
+// All of a large tensor, by two readers. What they read next is prefetched, also behind the tensor: whoever reads a file
+// tensor by tensor finds the disk at work.
 absl::Status CheckpointReader::ReadWhole(const IndexRecord& entry, std::span<std::byte> out) {
-  const uint64_t each = SumBytes(out.size());
+  const uint64_t each = SumBytes(out.size()), rest = entry.is_whole() ? data_end() - entry.payload : 0;
   return OnThreads(SumCount(out.size()), kHashers, [&](size_t i) {
     const uint64_t begin = i * each, ahead = begin + 2 * each;
-    if (ahead < out.size() && entry.is_whole()) {
-      const uint64_t size = std::min<uint64_t>(2 * each, out.size() - ahead);
+    if (ahead < rest) {
+      const uint64_t size = std::min<uint64_t>(2 * each, rest - ahead);
       file_.Prefetch(static_cast<int64_t>(entry.payload + ahead), static_cast<int64_t>(size));
     }
     return ReadSummed(entry, i, out.subspan(begin, std::min<uint64_t>(each, out.size() - begin)));
