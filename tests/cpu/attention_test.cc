@@ -372,7 +372,8 @@ TEST_P(Attention, ItsGradientAddsUpHeadsThatShareAKeyHead) {
 
 TEST_P(Attention, HasTheSameBitsForAnyNumberOfThreads) {
   for (const Case& c : {Case{{2}, 300, 1000, 32, 32, kUpperLeft}, Case{{1}, 3, 5000, 64, 64}, Case{{1, 3}, 40, 700, 24, 40},
-                        Grouped({{1, 6}, 70, 300, 32, 32, kUpperLeft}, 3), Grouped({{1, 6}, 1, 900, 32, 32}, 3)}) {
+                        Grouped({{1, 6}, 70, 300, 32, 32, kUpperLeft}, 3), Grouped({{1, 6}, 1, 900, 32, 32}, 3),
+                        Case{{9}, 70, 90, 32, 32, kUpperLeft}}) {
     SCOPED_TRACE(c.Name());
     const Program program = Make(c, GetParam());
     std::vector<HostTensor> first;
@@ -384,6 +385,23 @@ TEST_P(Attention, HasTheSameBitsForAnyNumberOfThreads) {
         first = *got;
       } else {
         EXPECT_EQ(0, std::memcmp(first[0].bytes().data(), (*got)[0].bytes().data(), first[0].bytes().size())) << threads;
+      }
+    }
+  }
+}
+
+// The model's vectors are this machine's.
+TEST(Attention, OnTilesHasTheModelsBits) {
+  if (!IsSupported(Isa::kAmx)) GTEST_SKIP() << "this machine has no tiles";
+  for (const Case& c : {Case{{2}, 200, 700, 40, 70, kLowerRight}, Case{{9}, 70, 90, 64, 64},
+                        Case{{2, 3}, 33, 100, 17, 5, kUpperLeft, 0.3, {2, 3, 33, 100}}}) {
+    SCOPED_TRACE(c.Name());
+    for (const bool gradient : {false, true}) {
+      const Program program = Make(c, DType::kBF16, gradient);
+      const auto tiles = RunWhole(TestBackend(), program, "amx"), model = RunWhole(TestBackend(), program, "amx-model");
+      ASSERT_TRUE(tiles.ok() && model.ok());
+      for (size_t r = 0; r < tiles->size(); ++r) {
+        EXPECT_EQ(0, std::memcmp((*tiles)[r].bytes().data(), (*model)[r].bytes().data(), (*tiles)[r].bytes().size())) << r;
       }
     }
   }

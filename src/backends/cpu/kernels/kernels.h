@@ -246,6 +246,7 @@ class KernelSet {
   int64_t compiled() const;
 
   struct State;
+  State& state() { return *state_; }  // for the rooms of kernels (tiles/kernels_internal.h)
 
  private:
   std::unique_ptr<State> state_;

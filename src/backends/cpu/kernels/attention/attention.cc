@@ -5,9 +5,11 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "src/backends/cpu/kernels/attention/attention_internal.h"
 #include "src/backends/cpu/kernels/attention/attention_rows.h"
+#include "src/backends/cpu/kernels/attention/attention_tiles.h"
 #include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
 
@@ -29,30 +31,31 @@ struct AttentionCut {
     if (parts > 1) return members * parts * PartBytes();
     return KeyMembers(call) * key_blocks * (packed_k + packed_v);
   }
-  int64_t MostRows() const { return CeilDiv(call.queries, query_blocks); }
+  int64_t MostRows() const { return CeilDiv(query_steps, query_blocks) * query_step; }
   // Bytes of a task's scratch.
   int64_t ScratchBytes() const {
     const int64_t rows = MostRows();
-    return rows * (score_stride * (call.dtype == DType::kBF16 ? 8 : 4) +
+    return rows * (score_stride * (call.dtype == DType::kBF16 && !tiles ? 8 : 4) +
                    (value_stride * (both_at_once ? 3 : 1) + kAttentionLanes) * 4) +
-           RoundUp(rows * 4, kAlign);
+           RoundUp(rows * 4, kAlign) + (tiles ? PackedQueriesBytes(rows, call.width) : 0);
   }
 
   // Calls f(keys) for the lengths of blocks of keys: two that differ by one step, and the last, which may be ragged.
   template <typename F>
   void ForEachLength(F f) const {
-    const int64_t less = key_steps / key_blocks * kAttentionLanes, last = Keys(key_blocks - 1).size();
+    const int64_t less = key_steps / key_blocks * key_step, last = Keys(key_blocks - 1).size();
     if (key_blocks > 1) f(less);
-    if (key_blocks > 1 && key_steps % key_blocks != 0) f(less + kAttentionLanes);
+    if (key_blocks > 1 && key_steps % key_blocks != 0) f(less + key_step);
     f(last);
   }
 
   Range Keys(int64_t block) const {
-    return {CutAt(key_steps, key_blocks, block) * kAttentionLanes,
-            std::min(call.keys, CutAt(key_steps, key_blocks, block + 1) * kAttentionLanes)};
+    return {CutAt(key_steps, key_blocks, block) * key_step,
+            std::min(call.keys, CutAt(key_steps, key_blocks, block + 1) * key_step)};
   }
   Range Queries(int64_t block) const {
-    return {CutAt(call.queries, query_blocks, block), CutAt(call.queries, query_blocks, block + 1)};
+    return {CutAt(query_steps, query_blocks, block) * query_step,
+            std::min(call.queries, CutAt(query_steps, query_blocks, block + 1) * query_step)};
   }
 
   // The products of so many queries and keys.
@@ -96,7 +99,9 @@ struct AttentionCut {
   const AttentionCall& call;
   int64_t members = 1, element = 4;
   bool both_at_once = false;
-  int64_t query_blocks = 1, key_steps = 1, key_blocks = 1, parts = 1;
+  bool tiles = false;  // AMX's multiply (attention_tiles.h)
+  int64_t query_step = 1, query_steps = 1, query_blocks = 1;
+  int64_t key_step = kAttentionLanes, key_steps = 1, key_blocks = 1, parts = 1;
   int64_t value_stride = 0, score_stride = 0;
   int64_t packed_k = 0, packed_v = 0;  // bytes of a block
 
@@ -109,18 +114,21 @@ AttentionCut::AttentionCut(const CpuTarget& target, const AttentionCall& call) :
   element = BytesOf(call.dtype);
   const bool few = call.queries <= kFewQueries;
   both_at_once = call.dtype == DType::kBF16 && 2 * call.queries <= kFewQueries;
+  tiles = call.dtype == DType::kBF16 && target.tiles != TileUnit::kNone && !few;
+  if (tiles) query_step = key_step = kTileBlockSide;
   int64_t height = kQueryBlock;
   if (members * CeilDiv(call.queries, height) < kManyTasks) {
     height = std::clamp(RoundUp(CeilDiv(call.queries * members, kManyTasks), 8), kLeastQueryBlock, kQueryBlock);
   }
-  query_blocks = CeilDiv(call.queries, height);
-  key_steps = CeilDiv(call.keys, kAttentionLanes);
-  const bool leaves_out = call.causal && !few;
+  query_steps = CeilDiv(call.queries, query_step);
+  query_blocks = CeilDiv(query_steps, CeilDiv(height, query_step));
+  key_steps = CeilDiv(call.keys, key_step);
+  const bool leaves_out = call.causal && !few && !tiles;
   key_blocks =
       CeilDiv(call.keys, leaves_out ? std::clamp(call.keys / 8, kLeastCausalBlock, kMostCausalBlock) : kKeyBlock);
   parts = few && members < kManyTasks ? key_blocks : 1;
   value_stride = RoundUp(call.value_width, kAttentionLanes);
-  score_stride = CeilDiv(key_steps, key_blocks) * kAttentionLanes + kRowGap;
+  score_stride = CeilDiv(key_steps, key_blocks) * key_step + kRowGap;
   if (!few) FindPacked(target);
 }
 
@@ -143,6 +151,7 @@ void AttentionCut::FindPacked(const CpuTarget& target) {
 struct AttentionScratch {
   float *scores = nullptr, *values = nullptr, *most = nullptr, *sums = nullptr, *both = nullptr;
   uint16_t *narrow = nullptr, *rest = nullptr;
+  char* queries = nullptr;  // packed
 
   absl::Status Get(const AttentionCut& cut) {
     char* at = static_cast<char*>(ThreadScratch(ScratchSlot::kLoop, cut.ScratchBytes()));
@@ -158,7 +167,8 @@ struct AttentionScratch {
     if (cut.both_at_once) both = take(2 * rows * cut.value_stride);
     most = take(RoundUp(rows * 4, kAlign) / 4);
     scores = take(rows * cut.score_stride);
-    if (cut.call.dtype == DType::kBF16) {
+    queries = at;
+    if (cut.call.dtype == DType::kBF16 && !cut.tiles) {
       narrow = reinterpret_cast<uint16_t*>(at);
       rest = narrow + rows * cut.score_stride;
     }
@@ -172,6 +182,12 @@ class AttentionTasks {
   AttentionTasks(KernelSet& kernels, const AttentionCut& cut)
       : kernels_(kernels), cut_(cut), call_(cut.call), rows_(AttentionKernelsOf(kernels.target().isa)) {}
 
+  absl::Status FetchTiles() {
+    if (!cut_.tiles) return absl::OkStatus();
+    WEFT_ASSIGN_OR_RETURN(tiles_, cpu::FetchTiles(kernels_.state(), call_.dtype));
+    return absl::OkStatus();
+  }
+
   absl::Status PackKeys(int64_t key_member, int64_t block) {
     const AttentionOffsets at = OffsetsOf(call_, call_.out, key_member * call_.group);
     const Range keys = cut_.Keys(block);
@@ -181,6 +197,16 @@ class AttentionTasks {
     values.b.data = At(call_.v.data, (at.v + keys.begin * call_.v.row_stride) * cut_.element);
     if (cut_.packed_k > 0) WEFT_RETURN_IF_ERROR(kernels_.PackB(scores, cut_.PackedK(key_member, block), alone_));
     if (cut_.packed_v > 0) WEFT_RETURN_IF_ERROR(kernels_.PackB(values, cut_.PackedV(key_member, block), alone_));
+    return absl::OkStatus();
+  }
+
+  // All heads that share one of k and v.
+  absl::Status RunMember(int64_t key_member) {
+    for (int64_t b = 0; b < cut_.key_blocks; ++b) WEFT_RETURN_IF_ERROR(PackKeys(key_member, b));
+    for (int64_t i = 0; i < call_.group * cut_.query_blocks; ++i) {
+      const int64_t member = key_member * call_.group + i / cut_.query_blocks;
+      WEFT_RETURN_IF_ERROR(RunBlock(member, i % cut_.query_blocks, 0));
+    }
     return absl::OkStatus();
   }
 
@@ -195,11 +221,26 @@ class AttentionTasks {
     const int64_t first = cut_.parts > 1 ? part : 0, last = cut_.parts > 1 ? part + 1 : cut_.key_blocks;
     // Keys before this one are seen by the last of the queries.
     const int64_t end = SeenByFirst(call_) + queries.end - 1;
+    const char* const q = At(call_.q.data, (at.q + queries.begin * call_.q.row_stride) * cut_.element);
+    std::optional<TileScope> scope;
+    if (cut_.tiles) {
+      PackQueries(q, call_.q.row_stride * cut_.element, rows, call_.width, space.queries);
+      scope.emplace(tiles_);
+    }
     bool accumulate = false;
     for (int64_t b = first; b < last && cut_.Keys(b).begin < end && !LaunchEnds(); ++b) {
       const Range keys = cut_.Keys(b);
+      const AttentionRows run = RowsOf(at, queries, keys, space, accumulate);
+      if (cut_.tiles) {
+        const AttentionTiles tiles = {tiles_, space.queries, call_.width, call_.value_width};
+        tiles.Scores(run, cut_.PackedK(member / call_.group, b));
+        rows_.halves(run);
+        tiles.Values(run, cut_.PackedV(member / call_.group, b), space.values);
+        accumulate = true;
+        continue;
+      }
       GemmCall scores = cut_.Scores(rows, keys.size()), values = cut_.Values(rows, keys.size(), accumulate);
-      scores.a.data = At(call_.q.data, (at.q + queries.begin * call_.q.row_stride) * cut_.element);
+      scores.a.data = q;
       scores.c = space.scores;
       scores.b_packed = cut_.packed_k > 0;
       values.b_packed = cut_.packed_v > 0;
@@ -208,20 +249,6 @@ class AttentionTasks {
       values.b.data = values.b_packed ? cut_.PackedV(member / call_.group, b)
                                       : At(call_.v.data, (at.v + keys.begin * call_.v.row_stride) * cut_.element);
       WEFT_RETURN_IF_ERROR(kernels_.Gemm(scores, alone_));
-      AttentionRows run;
-      run.scores = space.scores;
-      run.stride = cut_.score_stride;
-      run.rows = rows;
-      run.columns = keys.size();
-      run.seen = call_.causal ? SeenByFirst(call_) + queries.begin - keys.begin : keys.size();
-      run.scale = call_.scale;
-      SetMask(at, queries, keys, &run);
-      run.narrow = space.narrow;
-      run.rest = space.rest;
-      run.most = space.most;
-      run.sums = space.sums;
-      if (accumulate) run.values = space.values;
-      run.value_stride = cut_.value_stride;
       rows_.exponentials(run);
       if (cut_.both_at_once) {
         WEFT_RETURN_IF_ERROR(AddBoth(values.b, keys.size(), accumulate, space));
@@ -296,15 +323,31 @@ class AttentionTasks {
     return absl::OkStatus();
   }
 
-  void SetMask(const AttentionOffsets& at, const Range& queries, const Range& keys, AttentionRows* run) const {
-    if (!call_.has_mask) return;
+  // The scores of queries and keys that are in scratch; `accumulate`: there are earlier keys.
+  AttentionRows RowsOf(const AttentionOffsets& at, const Range& queries, const Range& keys,
+                       const AttentionScratch& space, bool accumulate) const {
+    AttentionRows run;
+    run.scores = space.scores;
+    run.stride = cut_.score_stride;
+    run.rows = queries.size();
+    run.columns = keys.size();
+    run.seen = call_.causal ? SeenByFirst(call_) + queries.begin - keys.begin : keys.size();
+    run.scale = call_.scale;
+    run.narrow = space.narrow;
+    run.rest = space.rest;
+    run.most = space.most;
+    run.sums = space.sums;
+    if (accumulate) run.values = space.values;
+    run.value_stride = cut_.value_stride;
+    if (!call_.has_mask) return run;
     const bool bf16 = call_.dtype == DType::kBF16;
-    run->mask =
+    run.mask =
         At(call_.mask.data,
            (at.mask + queries.begin * call_.mask.row_stride + keys.begin * call_.mask_column_stride) * cut_.element);
-    run->mask_stride = call_.mask.row_stride;
-    run->mask_bf16 = bf16;
-    run->kind = call_.mask_column_stride == 0 ? AttentionMask::kOne : bf16 ? AttentionMask::kBF16 : AttentionMask::kF32;
+    run.mask_stride = call_.mask.row_stride;
+    run.mask_bf16 = bf16;
+    run.kind = call_.mask_column_stride == 0 ? AttentionMask::kOne : bf16 ? AttentionMask::kBF16 : AttentionMask::kF32;
+    return run;
   }
 
   void Finish(const AttentionOffsets& at, const Range& queries, const float* values, const float* sums) const {
@@ -318,13 +361,14 @@ class AttentionTasks {
     run.out_stride = call_.out.row_stride;
     run.bf16 = call_.dtype == DType::kBF16;
     run.nan_if_unseen = call_.nan_if_unseen;
-    rows_.finish(run);
+    (cut_.tiles ? rows_.finish_halves : rows_.finish)(run);
   }
 
   KernelSet& kernels_;
   const AttentionCut& cut_;
   const AttentionCall& call_;
   const AttentionKernels& rows_;
+  TileSet tiles_;        // where tiles multiply
   ThreadPool alone_{1};  // of products inside a task
 };
 
@@ -333,7 +377,9 @@ class Driver {
   Driver(KernelSet& kernels, const AttentionCall& call)
       : kernels_(kernels), call_(call), cut_(kernels.target(), call), tasks_(kernels, cut_) {}
 
-  absl::Status Prepare(ScratchNeeds& needs) const {
+  absl::Status Prepare(ScratchNeeds& needs) {
+    needs.Each(ScratchSlot::kLoop, cut_.ScratchBytes());
+    if (cut_.tiles) return tasks_.FetchTiles();
     ScratchNeeds products;
     for (const int64_t rows : {call_.queries / cut_.query_blocks, CeilDiv(call_.queries, cut_.query_blocks)}) {
       absl::Status status;
@@ -347,11 +393,11 @@ class Driver {
       WEFT_RETURN_IF_ERROR(status);
     }
     AddEach(products, needs);
-    needs.Each(ScratchSlot::kLoop, cut_.ScratchBytes());
     return absl::OkStatus();
   }
 
   absl::Status Run(ThreadPool& pool) {
+    WEFT_RETURN_IF_ERROR(tasks_.FetchTiles());
     const double work = 2.0 * static_cast<double>(cut_.members * call_.queries * call_.keys) *
                         static_cast<double>(call_.width + call_.value_width + 16);
     const auto deal = [&](int64_t count, auto f) {
@@ -363,6 +409,11 @@ class Driver {
         });
       }
     };
+    // Where there are many short members, one is a task: its keys are packed where they are read.
+    if (cut_.tiles && call_.group * cut_.query_blocks <= kManyTasks && KeyMembers(call_) >= 4 * pool.threads()) {
+      deal(KeyMembers(call_), [&](int64_t i) { failure_.Note(tasks_.RunMember(i)); });
+      return failure_.status();
+    }
     if (cut_.packed_k + cut_.packed_v > 0) {
       deal(KeyMembers(call_) * cut_.key_blocks,
            [&](int64_t i) { failure_.Note(tasks_.PackKeys(i / cut_.key_blocks, i % cut_.key_blocks)); });

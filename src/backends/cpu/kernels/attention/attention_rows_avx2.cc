@@ -3,6 +3,6 @@
 #include "src/backends/cpu/kernels/attention/attention_rows_lanes.h"
 
 namespace weft::cpu {
-constinit const AttentionKernels kAttentionAvx2 = Kernels<8>();
+constinit const AttentionKernels kAttentionAvx2 = Kernels<8>(HalvesPortable, FinishHalvesPortable);
 constinit const AttentionColumnKernels kAttentionColumnsAvx2 = ColumnKernels<8>();
 }  // namespace weft::cpu

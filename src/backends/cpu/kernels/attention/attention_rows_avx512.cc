@@ -3,6 +3,6 @@
 #include "src/backends/cpu/kernels/attention/attention_rows_lanes.h"
 
 namespace weft::cpu {
-constinit const AttentionKernels kAttentionAvx512 = Kernels<16>();
+constinit const AttentionKernels kAttentionAvx512 = Kernels<16>(Halves<16>, FinishHalves<16>);
 constinit const AttentionColumnKernels kAttentionColumnsAvx512 = ColumnKernels<16>();
 }  // namespace weft::cpu

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "src/backends/cpu/kernels/attention/attention_rows.h"
 #include "src/backends/cpu/kernels/tiles/lanes.h"
@@ -94,16 +95,20 @@ struct MaskRow {
   }
   [[gnu::always_inline]] V Scaled(V x, float scale, int64_t c) const {
     if constexpr (kMask == AttentionMask::kNone) return x * scale;
-    if constexpr (kMask == AttentionMask::kOne) return Fused(x, All<V>(scale), All<V>(one));
-    if constexpr (kMask == AttentionMask::kF32) return Fused(x, All<V>(scale), Load<V>(f32 + c));
+    return Fused(x, All<V>(scale), Added(c));
+  }
+  [[gnu::always_inline]] V Added(int64_t c) const {
+    if constexpr (kMask == AttentionMask::kOne) return All<V>(one);
+    if constexpr (kMask == AttentionMask::kF32) return Load<V>(f32 + c);
     if constexpr (kMask == AttentionMask::kBF16) {
       using S = typename Lanes<uint16_t, kLanes>::V;
       using U = typename Lanes<uint32_t, kLanes>::V;
       const U bits = __builtin_convertvector(Load<S>(bf16 + c), U) << 16;
       V added;
       std::memcpy(&added, &bits, sizeof(added));
-      return Fused(x, All<V>(scale), added);
+      return added;
     }
+    return V{};
   }
   float Scaled(float x, float scale, int64_t c) const {
     if constexpr (kMask == AttentionMask::kNone) return x * scale;
@@ -111,10 +116,31 @@ struct MaskRow {
     if constexpr (kMask == AttentionMask::kF32) return Fused(x, scale, f32[c]);
     if constexpr (kMask == AttentionMask::kBF16) return Fused(x, scale, FromBF16(bf16[c]));
   }
+  // The mask of `count` columns from c on, copied to where a vector of them may be read.
+  MaskRow Copied(int64_t c, int64_t count, uint16_t* to) const {
+    MaskRow copied = *this;
+    if constexpr (kMask == AttentionMask::kBF16) {
+      std::memcpy(to, bf16 + c, static_cast<size_t>(count) * sizeof(*to));
+      copied.bf16 = to;
+    }
+    return copied;
+  }
   const float* f32 = nullptr;
   const uint16_t* bf16 = nullptr;
   float one = 0;
 };
+
+// Earlier sums and values of row r by a factor, 1 where the maximum is the old one; and the sum of later keys.
+template <int kLanes>
+[[gnu::always_inline]] inline void AddSum(const AttentionRows& run, int64_t r, typename Lanes<float, kLanes>::V sum,
+                                          typename Lanes<float, kLanes>::V factor) {
+  using V = typename Lanes<float, kLanes>::V;
+  float* const sums = run.sums + r * kAttentionLanes;
+  Store(sums, Fused(Load<V>(sums), factor, sum));
+  if (factor[0] == 1) return;
+  float* const values = run.values + r * run.value_stride;
+  for (int64_t c = 0; c < run.value_stride; c += kLanes) Store(values + c, Load<V>(values + c) * factor);
+}
 
 template <AttentionMask kMask, int kLanes>
 void ExponentialsOf(const AttentionRows& run) {
@@ -160,15 +186,136 @@ void ExponentialsOf(const AttentionRows& run) {
     } else {
       std::memset(s + padded, 0, static_cast<size_t>(end - padded) * sizeof(*s));
     }
-    float* const sums = run.sums + r * kAttentionLanes;
-    if (run.values == nullptr || before == base) {
-      Store(sums, Load<V>(sums) + sum);
-      continue;
+    const bool moved = run.values != nullptr && before != base;
+    AddSum<kLanes>(run, r, sum, moved ? Exp<kLanes>(All<V>(before - base)) : All<V>(1));
+  }
+}
+
+// 2^x for x <= 0, to 2^-18 of it; 0 below 2^-149 or, without AVX-512, 2^-126. The polynomial is that of degree 4 whose largest
+// relative error in [0, 1] is the least.
+template <int kLanes>
+[[gnu::always_inline]] inline typename Lanes<float, kLanes>::V Exp2(typename Lanes<float, kLanes>::V x) {
+  using V = typename Lanes<float, kLanes>::V;
+  const auto power = [](V f) __attribute__((always_inline)) {
+    V p = Fused(All<V>(1.353416755e-2F), f, All<V>(5.201146386e-2F));
+    p = Fused(p, f, All<V>(2.414427529e-1F));
+    p = Fused(p, f, All<V>(6.930038359e-1F));
+    return Fused(p, f, All<V>(1.000002593F));
+  };
+#ifdef __AVX512DQ__
+  if constexpr (kLanes == 16) {
+    const V f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);  // of -inf it is 0
+    return _mm512_scalef_ps(power(f), x);
+  }
+#endif
+  using I = typename Lanes<int32_t, kLanes>::V;
+  constexpr float kLowest = -126, kRound = 12582912.0F;  // as Exp's
+  const V clamped = x < kLowest ? All<V>(kLowest) : x;
+  const V shifted = (clamped - 0.5F) + kRound;
+  const V p = power(clamped - (shifted - kRound));
+  I bits, more;
+  std::memcpy(&bits, &p, sizeof(bits));
+  std::memcpy(&more, &shifted, sizeof(more));
+  bits += more << 23;
+  V result;
+  std::memcpy(&result, &bits, sizeof(result));
+  return x < kLowest ? V{} : x == x ? result : x;
+}
+
+// Stores the high halves of two vectors, one after the other.
+template <typename V, size_t... i>
+[[gnu::always_inline]] inline void StoreHigh(uint16_t* at, V first, V second, std::index_sequence<i...>) {
+  using S = typename Lanes<uint16_t, sizeof...(i)>::V;
+  S words[2];
+  std::memcpy(&words[0], &first, sizeof(V));
+  std::memcpy(&words[1], &second, sizeof(V));
+  const S high = __builtin_shufflevector(words[0], words[1], (2 * i + 1)...);
+  Store(at, high);
+}
+
+template <int kLanes>
+[[gnu::always_inline]] inline void StoreHalves(float* at, const typename Lanes<float, kLanes>::V* p) {
+  using V = typename Lanes<float, kLanes>::V;
+  using U = typename Lanes<uint32_t, kLanes>::V;
+  constexpr std::make_index_sequence<2 * kLanes> kAll;
+  uint16_t* const to = reinterpret_cast<uint16_t*>(at);
+  const auto rest = [](V x) __attribute__((always_inline)) {
+    U bits;
+    V first;
+    std::memcpy(&bits, &x, sizeof(bits));
+    bits &= 0xFFFF0000;
+    std::memcpy(&first, &bits, sizeof(first));
+    return x - first;
+  };
+  for (int i = 0; i < kHalvesRun / kLanes; i += 2) {
+    StoreHigh(to + i * kLanes, p[i], p[i + 1], kAll);
+    StoreHigh(to + kHalvesRun + i * kLanes, rest(p[i]), rest(p[i + 1]), kAll);
+  }
+}
+
+// Calls f with the numbers of the vectors of a run, which are two registers or many.
+template <int kVectors, typename F>
+[[gnu::always_inline]] inline void ForEachVector(F f) {
+  if constexpr (kVectors == 2) {
+    f(0);
+    f(1);
+  } else {
+    for (int i = 0; i < kVectors; ++i) f(i);
+  }
+}
+
+template <AttentionMask kMask, int kLanes>
+void HalvesOf(const AttentionRows& run) {
+  using V = typename Lanes<float, kLanes>::V;
+  using I = typename Lanes<int32_t, kLanes>::V;
+  constexpr int kVectors = kHalvesRun / kLanes;
+  constexpr float kLog2E = 1.44269504088896341F;
+  const V scale = All<V>(run.scale * kLog2E);
+  I count;
+  for (int i = 0; i < kLanes; ++i) count[i] = i;
+  for (int64_t r = 0; r < run.rows; ++r) {
+    float* const s = run.scores + r * run.stride;
+    int64_t seen = run.seen + r < run.columns ? run.seen + r : run.columns;
+    if (seen < 0) seen = 0;
+    const int64_t whole = seen / kHalvesRun * kHalvesRun, padded = (seen + kHalvesRun - 1) / kHalvesRun * kHalvesRun;
+    const int64_t end = (ColumnsOf(run, r) + kHalvesRun - 1) / kHalvesRun * kHalvesRun;
+    const MaskRow<kMask, kLanes> mask(run, r);
+    const auto plus = [&](V x, const MaskRow<kMask, kLanes>& added, int64_t c, V y) __attribute__((always_inline)) {
+      if constexpr (kMask == AttentionMask::kNone) return Fused(x, scale, y);
+      return Fused(x, scale, Fused(added.Added(c), All<V>(kLog2E), y));
+    };
+    V top = All<V>(-kInfinity), last[kVectors], p[kVectors];
+    for (int64_t c = 0; c < whole; c += kLanes) {
+      const V x = plus(Load<V>(s + c), mask, c, V{});
+      top = x > top ? x : top;  // NaN comes back as exp's
     }
-    const V factor = Exp<kLanes>(All<V>(before - base));
-    Store(sums, Fused(Load<V>(sums), factor, sum));
-    float* const values = run.values + r * run.value_stride;
-    for (int64_t c = 0; c < run.value_stride; c += kLanes) Store(values + c, Load<V>(values + c) * factor);
+    if (whole < padded) {
+      alignas(64) uint16_t ends[kHalvesRun] = {};
+      const MaskRow<kMask, kLanes> added = mask.Copied(whole, seen - whole, ends);
+      ForEachVector<kVectors>([&](int i) __attribute__((always_inline)) {
+        const V x = plus(Load<V>(s + whole + i * kLanes), added, i * kLanes, V{});
+        last[i] = count < static_cast<int32_t>(seen - whole - i * kLanes) ? x : All<V>(-kInfinity);
+        top = last[i] > top ? last[i] : top;
+      });
+    }
+    const float before = run.most[r], largest = Largest<kLanes>(top), most = largest > before ? largest : before;
+    run.most[r] = most;
+    const float base = most == -kInfinity ? 0 : most;  // no key yet: all are 0
+    V sum{};
+    for (int64_t c = 0; c < whole; c += kHalvesRun) {
+      ForEachVector<kVectors>([&](int i) __attribute__((always_inline)) {
+        p[i] = Exp2<kLanes>(plus(Load<V>(s + c + i * kLanes), mask, c + i * kLanes, All<V>(-base)));
+        sum += p[i];
+      });
+      StoreHalves<kLanes>(s + c, p);
+    }
+    if (whole < padded) {
+      ForEachVector<kVectors>([&](int i) __attribute__((always_inline)) { sum += p[i] = Exp2<kLanes>(last[i] - base); });
+      StoreHalves<kLanes>(s + whole, p);
+    }
+    std::memset(s + padded, 0, static_cast<size_t>(end - padded) * sizeof(*s));
+    const bool moved = run.values != nullptr && before != base;
+    AddSum<kLanes>(run, r, sum, moved ? Exp2<kLanes>(All<V>(before - base)) : All<V>(1));
   }
 }
 
@@ -179,6 +326,16 @@ void Exponentials(const AttentionRows& run) {
     case AttentionMask::kOne: return ExponentialsOf<AttentionMask::kOne, kLanes>(run);
     case AttentionMask::kF32: return ExponentialsOf<AttentionMask::kF32, kLanes>(run);
     case AttentionMask::kBF16: return ExponentialsOf<AttentionMask::kBF16, kLanes>(run);
+  }
+}
+
+// Of masks only those of bf16 come.
+template <int kLanes>
+void Halves(const AttentionRows& run) {
+  switch (run.kind) {
+    case AttentionMask::kNone: return HalvesOf<AttentionMask::kNone, kLanes>(run);
+    case AttentionMask::kOne: return HalvesOf<AttentionMask::kOne, kLanes>(run);
+    default: return HalvesOf<AttentionMask::kBF16, kLanes>(run);
   }
 }
 
@@ -204,14 +361,45 @@ void Finish(const AttentionResult& run) {
 }
 
 template <int kLanes>
+void FinishHalves(const AttentionResult& run) {
+  using V = typename Lanes<float, kLanes>::V;
+  using U = typename Lanes<uint32_t, kLanes>::V;
+  constexpr int64_t kStep = 2 * kLanes;
+  for (int64_t r = 0; r < run.rows; ++r) {
+    const float* const values = run.values + r * run.value_stride;
+    float sums[kAttentionLanes];
+    std::memcpy(sums, run.sums + r * kAttentionLanes, sizeof(sums));
+    for (int half = kAttentionLanes / 2; half > 0; half /= 2) {
+      for (int i = 0; i < half; ++i) sums[i] += sums[i + half];
+    }
+    const V inverse = All<V>(sums[0] == 0 && !run.nan_if_unseen ? 0 : 1 / sums[0]);  // 0: of values that are 0
+    const auto rounded = [&](int64_t c) __attribute__((always_inline)) {
+      V x = c < run.value_stride ? Load<V>(values + c) * inverse : V{};
+      U bits;
+      std::memcpy(&bits, &x, sizeof(bits));
+      bits = RoundedBits(bits);
+      std::memcpy(&x, &bits, sizeof(x));
+      return x;
+    };
+    uint16_t* const out = static_cast<uint16_t*>(run.out) + r * run.out_stride;
+    for (int64_t c = 0; c < run.width; c += kStep) {
+      alignas(64) uint16_t end[kStep];
+      uint16_t* const to = c + kStep <= run.width ? out + c : end;
+      StoreHigh(to, rounded(c), rounded(c + kLanes), std::make_index_sequence<kStep>());
+      if (to == end) std::memcpy(out + c, end, static_cast<size_t>(run.width - c) * sizeof(*out));
+    }
+  }
+}
+
+template <int kLanes>
 void ExpOf(const float* x, float* y, int64_t count) {
   using V = typename Lanes<float, kLanes>::V;
   for (int64_t i = 0; i < count; i += kLanes) Store(y + i, Exp<kLanes>(Load<V>(x + i)));
 }
 
 template <int kLanes>
-constexpr AttentionKernels Kernels() {
-  return {Exponentials<kLanes>, Finish<kLanes>, ExpOf<kLanes>};
+constexpr AttentionKernels Kernels(void (*halves)(const AttentionRows&), void (*finish_halves)(const AttentionResult&)) {
+  return {Exponentials<kLanes>, halves, Finish<kLanes>, finish_halves, ExpOf<kLanes>};
 }
 
 }  // namespace

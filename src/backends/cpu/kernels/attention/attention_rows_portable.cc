@@ -3,6 +3,8 @@
 #include "src/backends/cpu/kernels/attention/attention_rows_lanes.h"
 
 namespace weft::cpu {
-constinit const AttentionKernels kAttentionPortable = Kernels<4>();
+void HalvesPortable(const AttentionRows& run) { Halves<4>(run); }
+void FinishHalvesPortable(const AttentionResult& run) { FinishHalves<4>(run); }
+constinit const AttentionKernels kAttentionPortable = Kernels<4>(HalvesPortable, FinishHalvesPortable);
 constinit const AttentionColumnKernels kAttentionColumnsPortable = ColumnKernels<4>();
 }  // namespace weft::cpu

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <span>
 
+#include "src/backends/cpu/kernels/tiles/amx_set.h"
 #include "src/runtime/launch_look.h"
 #include "src/runtime/status.h"
 
@@ -22,43 +23,6 @@ constexpr int64_t kWideColumns = 1024;
 constexpr int64_t kGroupBlocks = 16;
 // Below this many operations the join of two threads is not repaid.
 constexpr double kInlineWork = 1'000'000;
-
-struct TileSet {
-  TileFn* block[2][2] = {};  // by tiles of rows and of columns
-  void (*begin)() = nullptr;
-  void (*end)() = nullptr;
-};
-
-MicroType TypeOf(DType input) {
-  if (input == DType::kBF16) return MicroType::kBF16Tiles;
-  return IsSigned(input) ? MicroType::kI8Tiles : MicroType::kU8Tiles;
-}
-
-absl::Status Fetch(KernelSet::State& state, DType input, TileSet* set) {
-  for (int rows = 1; rows <= 2; ++rows) {
-    for (int columns = 1; columns <= 2; ++columns) {
-      WEFT_ASSIGN_OR_RETURN(MicroFn * fn, state.Micro(TileBlock(TypeOf(input), rows, columns)));
-      set->block[rows - 1][columns - 1] = reinterpret_cast<TileFn*>(fn);
-    }
-  }
-  WEFT_ASSIGN_OR_RETURN(MicroFn * begin, state.Micro(TileBegin()));
-  WEFT_ASSIGN_OR_RETURN(MicroFn * end, state.Micro(TileEnd()));
-  set->begin = reinterpret_cast<void (*)()>(begin);
-  set->end = reinterpret_cast<void (*)()>(end);
-  return absl::OkStatus();
-}
-
-// The calling thread's tiles, configured for as long as it does a share of a region.
-class TileScope {
- public:
-  explicit TileScope(const TileSet& set) : set_(set) { set.begin(); }
-  ~TileScope() { set_.end(); }
-  TileScope(const TileScope&) = delete;
-  TileScope& operator=(const TileScope&) = delete;
-
- private:
-  const TileSet& set_;
-};
 
 class Driver {
  public:
@@ -324,8 +288,7 @@ class Driver {
 
 absl::Status RunTiles(KernelSet::State& state, const TileProduct& product, const Duty& duty, bool dealt) {
   if (IsLong(product)) return RunLong(state, product, duty, dealt);
-  TileSet set;
-  WEFT_RETURN_IF_ERROR(Fetch(state, product.input, &set));
+  WEFT_ASSIGN_OR_RETURN(const TileSet set, FetchTiles(state, product.input));
   Driver driver(set, product, dealt);
   if (duty.pool != nullptr) return driver.Run(*duty.pool);
   driver.AddNeeds(*duty.needs);
