@@ -148,6 +148,10 @@ TEST(VectorMath, OddFunctionsKeepTheSignOfZeroAndPowersOfTwoAreExact) {
           ASSERT_EQ(powers.GetDouble(i), std::ldexp(1.0, static_cast<int>(i) - 149));
           ASSERT_EQ(logarithms.GetDouble(i), i - 149);
         }
+        for (const ScalarOp op : {ScalarOp::kExp, ScalarOp::kExp2}) {
+          const HostTensor nothing = run(op, [](int64_t i) { return i == 0 ? -INFINITY : -151 - 3.0 * i; });
+          for (int64_t i = 0; i < kCount && dtype == DType::kF32; ++i) ASSERT_EQ(nothing.GetDouble(i), 0) << i;
+        }
       }
     }
   }

@@ -415,7 +415,9 @@ V VectorMath::ExpScaledF32(V r, V n) {
 
 // About 0.8 ULP. `low`, if given, is what x lost when it was rounded. NaN comes through the arithmetic.
 V VectorMath::ExpF32(V x, V low, bool can_be_positive) {
-  V clamped = Max(x, Constant(x, -104));
+  // The result is 0 below -104. On Intel's processors `vscalefps` takes 70 ns for a vector with a result below the normal numbers, but not
+  // where n is below -511, as it is for what a mask hides.
+  V clamped = Max(x, Constant(x, HasScale(x) ? -360 : -104));
   if (can_be_positive) clamped = Min(clamped, Constant(x, 89));
   V n = b_.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, b_.CreateFMul(clamped, Constant(x, kLog2E)));
   V r = Fma(n, Constant(x, -0.693145751953125), clamped);
@@ -425,7 +427,7 @@ V VectorMath::ExpF32(V x, V low, bool can_be_positive) {
 }
 
 V VectorMath::Exp2F32(V x) {
-  V clamped = Min(Max(x, Constant(x, -151)), Constant(x, 129));
+  V clamped = Min(Max(x, Constant(x, HasScale(x) ? -520 : -151)), Constant(x, 129));  // as in ExpF32
   V n = b_.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, clamped);
   return ExpScaledF32(b_.CreateFMul(b_.CreateFSub(clamped, n), Constant(x, kLn2)), n);
 }
