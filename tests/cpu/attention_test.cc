@@ -482,37 +482,45 @@ bool GradientStays(DType dtype, const Case& c) {
   return module->main().results()[0].node->op().kind == ir::Kind::kComposite;
 }
 
+bool ForwardStays(DType dtype, const Case& c) { return Stays(Make(c, dtype).function); }
+
 TEST(Attention, ExpandsWhatTheKernelDoesNotServe) {
-  const auto stays = [](DType dtype, const Case& c) { return Stays(Make(c, dtype).function); };
   const Case long_one = {{2}, 1024, 1024, 16, 16};
   const CpuTarget best = test::TargetUnderTest();
   const bool pairs = best.has_bf16_dot || best.tiles != TileUnit::kNone;
-  EXPECT_TRUE(stays(DType::kF32, long_one));
-  EXPECT_FALSE(stays(DType::kBF16, long_one));
-  EXPECT_EQ(stays(DType::kBF16, {{2}, 4096, 4096, 16, 16}), pairs);
-  EXPECT_FALSE(stays(DType::kF64, long_one));
-  EXPECT_FALSE(stays(DType::kF16, long_one));
-  EXPECT_FALSE(stays(DType::kF32, {{2}, 1024, 1024, 257, 16}));
-  EXPECT_FALSE(stays(DType::kF32, {{2}, 1024, 1024, 16, 257}));
-  EXPECT_FALSE(stays(DType::kF32, {{}, 1024, 1024, 16, 16}));
-  EXPECT_FALSE(stays(DType::kF32, {{2}, 1023, 1023, 16, 16}));
+  EXPECT_FALSE(ForwardStays(DType::kF64, long_one));
+  EXPECT_FALSE(ForwardStays(DType::kF16, long_one));
+  EXPECT_FALSE(ForwardStays(DType::kF32, {{2}, 1024, 1024, 257, 16}));
+  EXPECT_FALSE(ForwardStays(DType::kF32, {{2}, 1024, 1024, 16, 257}));
+  EXPECT_FALSE(ForwardStays(DType::kF32, {{}, 1024, 1024, 16, 16}));
   EXPECT_FALSE(GradientStays(DType::kF64, long_one));
   EXPECT_FALSE(GradientStays(DType::kF32, {{2}, 1024, 1024, 257, 16}));
   for (DType dtype : {DType::kF32, DType::kBF16}) {
     const bool served = dtype == DType::kF32 || pairs;
-    EXPECT_EQ(stays(dtype, {{2}, 256, 256, 16, 16, kUpperLeft}), served);
-    EXPECT_FALSE(stays(dtype, {{2}, 255, 255, 16, 16, kUpperLeft}));
-    EXPECT_EQ(GradientStays(dtype, {{2}, 256, 256, 16, 16, kUpperLeft}), served);
-    EXPECT_FALSE(GradientStays(dtype, {{2}, 255, 255, 16, 16, kUpperLeft}));
-    EXPECT_EQ(GradientStays(dtype, {{2}, 1024, 1024, 16, 16}), served);
-    EXPECT_FALSE(GradientStays(dtype, {{2}, 1023, 1023, 16, 16}));
     EXPECT_FALSE(GradientStays(dtype, {{2}, 1, 512, 16, 16}));
     EXPECT_EQ(GradientStays(dtype, {{2}, 600, 599, 16, 16, kLowerRight}), served);  // the first query sees no key
     EXPECT_FALSE(GradientStays(dtype, NanIfUnseen({{2}, 600, 599, 16, 16, kLowerRight})));
-    EXPECT_EQ(stays(dtype, {{2}, 1, 256, 16, 16}), served);
-    EXPECT_FALSE(stays(dtype, {{2}, 1, 255, 16, 16}));
-    EXPECT_FALSE(stays(dtype, {{2}, 1, 2048, 16, 16}));
+    EXPECT_EQ(ForwardStays(dtype, {{2}, 1, 256, 16, 16}), served);
+    EXPECT_FALSE(ForwardStays(dtype, {{2}, 1, 255, 16, 16}));
+    EXPECT_FALSE(ForwardStays(dtype, {{2}, 1, 2048, 16, 16}));
   }
+}
+
+// As many queries and keys as it takes, and one less.
+TEST(Attention, IsAKernelFromTheSizesThatItsTargetSays) {
+  const CpuTarget best = test::TargetUnderTest();
+  const bool tiles = best.tiles != TileUnit::kNone, pairs = best.has_bf16_dot || tiles;
+  const auto expect = [](DType dtype, Causal causal, int64_t forward, int64_t gradient) {
+    for (const int64_t less : {0, 1}) {
+      EXPECT_EQ(ForwardStays(dtype, {{2}, forward - less, forward - less, 16, 16, causal}), less == 0) << forward;
+      EXPECT_EQ(GradientStays(dtype, {{2}, gradient - less, gradient - less, 16, 16, causal}), less == 0) << gradient;
+    }
+  };
+  expect(DType::kF32, kAll, tiles ? 512 : 1024, tiles ? 512 : 1024);
+  expect(DType::kF32, kUpperLeft, tiles ? 128 : 256, tiles ? 128 : 256);
+  if (pairs) expect(DType::kBF16, kAll, tiles ? 64 : 4096, tiles ? 512 : 1024);
+  if (pairs) expect(DType::kBF16, kUpperLeft, tiles ? 64 : 256, tiles ? 128 : 256);
+  EXPECT_EQ(ForwardStays(DType::kBF16, {{2}, 4096, 4096, 16, 16}), pairs);
 }
 
 // Types and shapes alone decide, so that a cut before the gradient changes no bit.

@@ -72,18 +72,28 @@ bool CanServe(const Node& node) {
   return &node.op() == kForward ? node.results()[0].dtype == dtype : !a.nan_if_unseen;
 }
 
-// Tells whether the kernels are faster than the expansion, alone and both of a training step: measured
-// (benchmarks/kernels/attention.cc). Products of f32 decide where scores fit a cache. In bf16 the values are multiplied
-// twice, which only products of pairs repay.
+// The fewest queries and keys for which the kernels are faster than the expansion, alone and both of a training step:
+// measured (benchmarks/kernels/attention.cc), without tiles on a Zen 5, with tiles on a Xeon of 2023. A target's rule holds
+// for all of its machines, since results have other bits.
+struct Fewest {
+  int64_t queries = 128;
+  int64_t forward = 1024, forward_causal = 256, gradient = 1024, gradient_causal = 256;  // keys
+};
+constexpr Fewest kF32, kF32BesideTiles = {128, 512, 128, 512, 128};
+// Of bf16 values are multiplied twice, which only products of pairs repay, and tiles do not notice.
+constexpr Fewest kPairs = {.forward = 4096}, kTiles = {64, 64, 64, 512, 128};
+
 bool Serves(const Node& node, const CpuTarget& target) {
   if (!CanServe(node)) return false;
   const Attention a = AttentionOf(node);
   const bool bf16 = a.q.dtype() == DType::kBF16, forward = &node.op() == kForward;
-  if (bf16 && !target.has_bf16_dot && target.tiles == TileUnit::kNone) return false;
+  const bool tiles = target.tiles != TileUnit::kNone;
+  if (bf16 && !target.has_bf16_dot && !tiles) return false;
   if (a.queries <= kFewQueries) return forward && a.keys >= 256 && a.keys <= 1024;
-  if (a.queries < 128) return false;
-  if (a.causal) return a.keys >= 256;
-  return a.keys >= (bf16 && forward ? 4096 : 1024);
+  const Fewest& fewest = bf16 ? (tiles ? kTiles : kPairs) : tiles ? kF32BesideTiles : kF32;
+  if (a.queries < fewest.queries) return false;
+  if (forward) return a.keys >= (a.causal ? fewest.forward_causal : fewest.forward);
+  return a.keys >= (a.causal ? fewest.gradient_causal : fewest.gradient);
 }
 
 AttentionMatrix MatrixOf(std::span<const int64_t> strides) {

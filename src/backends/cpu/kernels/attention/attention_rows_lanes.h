@@ -191,8 +191,8 @@ void ExponentialsOf(const AttentionRows& run) {
   }
 }
 
-// 2^x for x <= 0, to 2^-18 of it; 0 below 2^-149 or, without AVX-512, 2^-126. The polynomial is that of degree 4 whose largest
-// relative error in [0, 1] is the least.
+// 2^x for x <= 0, to 2^-18 of it; 0 below 2^-126. The polynomial is that of degree 4 whose largest relative error in [0, 1] is
+// the least.
 template <int kLanes>
 [[gnu::always_inline]] inline typename Lanes<float, kLanes>::V Exp2(typename Lanes<float, kLanes>::V x) {
   using V = typename Lanes<float, kLanes>::V;
@@ -202,14 +202,16 @@ template <int kLanes>
     p = Fused(p, f, All<V>(6.930038359e-1F));
     return Fused(p, f, All<V>(1.000002593F));
   };
+  constexpr float kLowest = -126;
 #ifdef __AVX512DQ__
   if constexpr (kLanes == 16) {
     const V f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);  // of -inf it is 0
-    return _mm512_scalef_ps(power(f), x);
+    // Lanes that are 0 are left out: Intel's processors take 70 ns for a vector with a result below the normal numbers.
+    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, All<V>(kLowest), _CMP_NLT_UQ), power(f), x);
   }
 #endif
+  constexpr float kRound = 12582912.0F;  // as Exp's
   using I = typename Lanes<int32_t, kLanes>::V;
-  constexpr float kLowest = -126, kRound = 12582912.0F;  // as Exp's
   const V clamped = x < kLowest ? All<V>(kLowest) : x;
   const V shifted = (clamped - 0.5F) + kRound;
   const V p = power(clamped - (shifted - kRound));
