@@ -14,7 +14,7 @@
 namespace weft::cpu {
 namespace {
 // Raised whenever generated code or the meaning of a launch list changes: older cache entries are then not found.
-constexpr int kCodeRevision = 8;
+constexpr int kCodeRevision = 9;
 
 // Kernels of one LLVM module. With more, a caller that waits learns little of the progress; with fewer, the millisecond that a
 // module costs beside its kernels counts.

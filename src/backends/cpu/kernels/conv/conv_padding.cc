@@ -87,8 +87,8 @@ void PaddedImage::Copy(int64_t begin, int64_t end, char* to) const {
   }
 }
 
-absl::StatusOr<const void*> Pad(const PaddedImage& image, const Duty& duty) {
-  const int64_t bytes = image.lines() * image.line_bytes();
+absl::StatusOr<const void*> Pad(const PaddedImage& image, const Duty& duty, int64_t slack) {
+  const int64_t bytes = image.lines() * image.line_bytes() + slack;
   if (duty.pool == nullptr) {
     duty.needs->Once(ScratchSlot::kWiden, bytes);
     return nullptr;

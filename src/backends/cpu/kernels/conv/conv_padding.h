@@ -30,8 +30,8 @@ class PaddedImage {
 };
 // `call` over the padded image, wherever that lies.
 void TakePadding(ConvCall* call);
-// A copy of all.
-absl::StatusOr<const void*> Pad(const PaddedImage& image, const Duty& duty);
+// A copy of all, behind which so many bytes may be read, too.
+absl::StatusOr<const void*> Pad(const PaddedImage& image, const Duty& duty, int64_t slack = 0);
 
 // The lines that tiles of one thread read next, in memory of its own.
 class PaddedLines {

@@ -1,9 +1,11 @@
-// See amx_driver.h. C is cut into blocks of 32 x 32, K into blocks of at most a kilobyte: 32 rows of A (32 KiB) stay
-// in L1 while a chunk of B's columns (512 KiB in L2) passes. Sums of one block of C go through the same blocks of K in the
+// See amx_driver.h. C is cut into blocks of 32 x 32, K into blocks that fit L2 with what they meet: the sums of a block of C stay in
+// tiles for one of them, and leave, if it is the last, through a buffer of a block, from which the next block rounds them. B streams
+// through L1, in which 32 rows of A stay where K is short. Sums of one block of C go through the same steps of K in the
 // same order whoever computes it, so bits do not depend on threads.
 #include "src/backends/cpu/kernels/product/amx_driver.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <span>
 
@@ -14,13 +16,19 @@
 namespace weft::cpu {
 namespace {
 
-constexpr int64_t kBlockBytes = 1024;
-constexpr int64_t kChunkBytes = 512 << 10;
-// B's columns that are packed together, at most, and the same where C passes through space of its own.
+// Steps of K in a block, at most, of A's rows that lie apart and of others.
+constexpr int64_t kMostSteps = kMostTileSteps;
+constexpr int64_t kBlockSteps = 64;
+// What 32 rows of A may be to stay in L1 while B streams through it.
+constexpr int64_t kNearBytes = 32 << 10;
+// What stays in L2 of B, a chunk of columns, while a group of rows of A passes, and of A while chunks do.
+constexpr int64_t kChunkBytes = 256 << 10;
+constexpr int64_t kGroupBytes = 1 << 20;
+// B's columns that are packed together, at most, and the same where sums of several blocks of K wait in space of their own.
 constexpr int64_t kPackedBytes = 8 << 20;
 constexpr int64_t kWideColumns = 1024;
-// Rows whose packed A (512 KiB a block of K) and space for sums stay in L2 while the chunks of B pass.
-constexpr int64_t kGroupBlocks = 16;
+// Blocks of rows in a group where sums wait there, at most.
+constexpr int64_t kWideBlocks = 16;
 // Below this many operations the join of two threads is not repaid.
 constexpr double kInlineWork = 1'000'000;
 
@@ -28,17 +36,23 @@ class Driver {
  public:
   Driver(const TileSet& set, const TileProduct& product, bool dealt)
       : set_(set), p_(product), dealt_(dealt), element_(product.element()), tile_k_(TileK(element_)) {
-    const int64_t k_blocks = std::max<int64_t>(1, CeilDiv(p_.k * element_, kBlockBytes));
+    const int64_t k_blocks = std::max<int64_t>(1, CeilDiv(Steps(p_.k), p_.a_steps != nullptr ? kMostSteps : kBlockSteps));
     k_block_ = std::max<int64_t>(1, CeilDiv(CeilDiv(p_.k, k_blocks), tile_k_)) * tile_k_;
     k_blocks_ = std::max<int64_t>(1, CeilDiv(p_.k, k_block_));
     column_bytes_ = std::max<int64_t>(1, Steps(p_.k)) * kTileBytes;
-    wide_ = BytesOf(p_.output) != 4 || p_.scattered || p_.k == 0;
+    narrow_ = BytesOf(p_.output) != 4;
+    wide_ = k_blocks_ > 1 && (narrow_ || p_.scattered);
     row_blocks_ = CeilDiv(p_.m, kTileBlockSide);
+    const int64_t block_bytes = p_.a_steps != nullptr ? kTileBlockSide * p_.a_stride : PackedBlockBytes();
+    group_ = std::clamp<int64_t>(kGroupBytes / block_bytes, 1, wide_ ? kWideBlocks : row_blocks_ + 1);
     const int64_t tiles = CeilDiv(p_.n, kTileSide);
     super_ = std::max<int64_t>(2, kPackedBytes / column_bytes_ / 2 * 2);
     super_ = std::min({super_, tiles, wide_ ? kWideColumns / kTileSide : tiles});
     chunk_ = std::max<int64_t>(2, kChunkBytes / (Steps(k_block_) * kTileBytes) / 2 * 2);
   }
+
+  // Tells whether 32 rows of A leave L1 before the next columns need them.
+  bool AStreams() const { return (p_.a_steps != nullptr ? p_.near_bytes : PackedBlockBytes()) > kNearBytes; }
 
   void AddNeeds(ScratchNeeds& needs) const {
     if (!p_.b_packed) {
@@ -103,11 +117,11 @@ class Driver {
   // Where A is read in place: one block whose rows fill no tile, and the last elements of K of another.
   int64_t PackedABytes() const {
     return p_.a_in_place ? PackedBlockBytes() + 2 * kTileBytes
-                         : std::min(kGroupBlocks, row_blocks_) * PackedBlockBytes();
+                         : std::min(group_, row_blocks_) * PackedBlockBytes();
   }
   // Rows of the f32 space: an odd number of lines apart, so that a tile's fall into different sets of the cache.
   int64_t WideStride() const { return (super_ + 1) / 2 * 2 * kTileSide + kTileSide; }
-  int64_t WideBytes() const { return std::min(kGroupBlocks, row_blocks_) * kTileBlockSide * WideStride() * 4; }
+  int64_t WideBytes() const { return std::min(group_, row_blocks_) * kTileBlockSide * WideStride() * 4; }
 
   void* Scratch(ScratchSlot slot, int64_t bytes) {
     void* memory = ThreadScratch(slot, bytes);
@@ -136,8 +150,8 @@ class Driver {
     space.a = static_cast<char*>(Scratch(ScratchSlot::kPackA, PackedABytes()));
     if (wide_) space.wide = static_cast<float*>(Scratch(ScratchSlot::kOutput, WideBytes()));
     if (space.a == nullptr || (wide_ && space.wide == nullptr)) return;
-    for (int64_t group = row_begin; group < row_end; group += kGroupBlocks) {
-      const int64_t group_end = std::min(row_end, group + kGroupBlocks);
+    for (int64_t group = row_begin; group < row_end; group += group_) {
+      const int64_t group_end = std::min(row_end, group + group_);
       space.group = group;
       space.tile = tile_begin;
       for (int64_t block = 0; block < k_blocks_; ++block) {
@@ -149,18 +163,43 @@ class Driver {
           if (LaunchEnds()) return;
           const int64_t chunk_end = std::min(tile_end, chunk + chunk_);
           for (int64_t r = group; r < group_end; ++r) {
-            OneRowBlock(space, r, block, chunk, chunk_end, b + (chunk - base) * column_bytes_);
-            if (block + 1 == k_blocks_) Finish(space, r, chunk, chunk_end);
+            OneRowBlock(space, r, block, {chunk, chunk_end}, b + (chunk - base) * column_bytes_);
           }
         }
       }
     }
+    if (space.owed == nullptr) return;
+    for (const TileRow& row : space.owed_to->rows) {
+      Narrow(p_.output, reinterpret_cast<const float*>(reinterpret_cast<const char*>(space.owed) + row.from), 0,
+             row.to + space.owed_offset, 0, 1, kTileBlockSide);
+    }
+    Finish(space);
   }
 
+  // The rows of C of a block of rows: their numbers, -1 for none, and where they lie; those that are none are another one there.
+  struct Rows32 {
+    int64_t row_block = -1;
+    int64_t count = 0;  // of numbers
+    int64_t number[kTileBlockSide];
+    TileRow rows[kTileBlockSide];
+    bool any = false;
+  };
   struct Space {
     char* a = nullptr;
     float* wide = nullptr;
     int64_t group = 0, tile = 0;  // the first block of rows and tile of columns that `wide` has
+    alignas(64) float sums[2][kTileBlockSide * kTileBlockSide];
+    // Which of the two the next block leaves its sums in, and the other if it is still to be rounded, and to where.
+    int next = 0;
+    const float* owed = nullptr;
+    const Rows32* owed_to = nullptr;
+    int64_t owed_offset = 0;
+    // Those of this block of rows and of the one before.
+    Rows32 rows[2];
+    int at = 0;
+    // Rows and tiles of columns whose epilogue waits; null where none does.
+    const Rows32* finished = nullptr;
+    Range finished_tiles;
   };
   // A block that is not in place; only the last one can be such a block where others are.
   char* PackedA(const Space& space, int64_t row_block) const {
@@ -171,102 +210,156 @@ class Driver {
     return space.wide + (row_block - space.group) * kTileBlockSide * WideStride() + (tile - space.tile) * kTileSide;
   }
 
-  // One block of K for 32 rows and a chunk of columns. `b` is where the chunk begins.
-  void OneRowBlock(const Space& space, int64_t r, int64_t block, int64_t tile_begin, int64_t tile_end,
-                   const char* b) const {
-    const int64_t rows = Rows(r), length = BlockLength(block);
-    const int64_t row_tiles = CeilDiv(rows, kTileSide);
-    if (p_.k == 0) {
-      for (int64_t i = 0; i < rows; ++i) {
-        std::memset(Wide(space, r, tile_begin) + i * WideStride(), 0, (tile_end - tile_begin) * kTileSide * 4);
+  // Where the rows of a block of rows go.
+  const Rows32& RowsOf(Space& space, int64_t r) const {
+    if (space.rows[space.at].row_block == r) return space.rows[space.at];
+    Rows32& rows = space.rows[space.at ^= 1];
+    rows.row_block = r;
+    rows.count = Rows(r);
+    rows.any = false;
+    const int64_t first = r * kTileBlockSide, row_bytes = p_.c_stride * BytesOf(p_.output);
+    for (int64_t i = 0; i < rows.count; ++i) rows.number[i] = first + i;
+    if (p_.scattered) p_.operands->ResultRows(first, rows.count, rows.number);
+    TileRow some;
+    for (int64_t i = 0; i < kTileBlockSide; ++i) {
+      if (i < rows.count && rows.number[i] >= 0) {
+        some = {i * kTileBlockSide * 4, p_.c + rows.number[i] * row_bytes};
+        if (!rows.any) std::fill_n(rows.rows, i, some);
+        rows.any = true;
       }
-      return;
+      rows.rows[i] = some;
     }
+    return rows;
+  }
+
+  const char* RowInPlace(int64_t row) const {
+    if (p_.a_steps == nullptr) return p_.a + row * p_.a_stride;
+    return p_.a + row / p_.member_rows * p_.member_bytes + row % p_.member_rows * p_.a_stride;
+  }
+
+  // One block of K for 32 rows and a chunk of columns. `b` is where the chunk begins.
+  void OneRowBlock(Space& space, int64_t r, int64_t block, Range tiles, const char* b) const {
+    const int64_t length = BlockLength(block), row_tiles = CeilDiv(Rows(r), kTileSide);
     TileArgs args[2];  // the second for what K has beyond steps that are read in place
     int calls = 1;
     if (InPlace(r)) {
-      args[0] = {length / tile_k_, p_.a + r * kTileBlockSide * p_.a_stride + BlockStart(block) * element_, p_.a_stride,
-                 kTileRowBytes, kTileSide * p_.a_stride};
+      const char* const a = RowInPlace(r * kTileBlockSide);
+      args[0] = {length / tile_k_, a, p_.a_stride, p_.a_steps, kTileSide * p_.a_stride};
+      if (p_.a_steps != nullptr) {
+        args[0].a_steps += BlockStart(block) / tile_k_;
+      } else {
+        args[0].a_steps = kTileSteps<kTileRowBytes>.data();
+        args[0].a = a + BlockStart(block) * element_;
+      }
       if (length % tile_k_ != 0) {
         const int64_t whole = args[0].steps * tile_k_;
-        p_.operands->PackA(r * kTileBlockSide, rows, BlockStart(block) + whole, length - whole, Tail(space));
-        args[calls++] = {1, Tail(space), kTileRowBytes, 0, kTileBytes};
+        p_.operands->PackA(r * kTileBlockSide, Rows(r), BlockStart(block) + whole, length - whole, Tail(space));
+        args[calls++] = {1, Tail(space), kTileRowBytes, kTileSteps<0>.data(), kTileBytes};
         if (args[0].steps == 0) args[0] = args[--calls];
       }
     } else {
-      args[0] = {Steps(length), PackedA(space, r), kTileRowBytes, row_tiles * kTileBytes, kTileBytes};
+      args[0] = {Steps(length), PackedA(space, r), kTileRowBytes,
+                 row_tiles == 1 ? kTileSteps<kTileBytes>.data() : kTileSteps<2 * kTileBytes>.data(), kTileBytes};
     }
-    for (int64_t tile = tile_begin; tile < tile_end; tile += 2) {
-      const int64_t columns = std::min<int64_t>(2, tile_end - tile);
-      const char* from = b + (tile - tile_begin) * column_bytes_ + BlockStart(block) / tile_k_ * kTileBytes;
+    for (int64_t tile = tiles.begin; tile < tiles.end; tile += 2) {
+      const int64_t columns = std::min<int64_t>(2, tiles.end - tile);
+      const char* from = b + (tile - tiles.begin) * column_bytes_ + BlockStart(block) / tile_k_ * kTileBytes;
       for (int i = 0; i < calls; ++i) {
         args[i].b = from + (i == 0 ? 0 : args[0].steps * kTileBytes);
         args[i].b_beside = column_bytes_;
       }
-      OneBlock(space, r, {tile, tile + columns}, block > 0 || p_.accumulate, {args, static_cast<size_t>(calls)},
+      OneBlock(space, r, {tile, tile + columns}, block, {args, static_cast<size_t>(calls)},
                set_.block[row_tiles - 1][columns - 1]);
     }
+    if (block + 1 < k_blocks_) return;
+    space.finished = &RowsOf(space, r);
+    space.finished_tiles = tiles;
+    if (space.owed == nullptr) Finish(space);
   }
 
   // The calls of a block of rows and of these tiles of columns, one after the other.
-  void OneBlock(const Space& space, int64_t r, Range tiles, bool accumulate, std::span<TileArgs> calls,
-                TileFn* fn) const {
-    const int64_t tile = tiles.begin, rows = Rows(r);
-    const int64_t columns = std::min(tiles.size() * kTileSide, p_.n - tile * kTileSide);
-    float* c = nullptr;
-    int64_t stride = WideStride();
-    alignas(64) float edge[kTileBlockSide * kTileBlockSide];
-    float* const result =
-        wide_ ? nullptr : reinterpret_cast<float*>(p_.c) + r * kTileBlockSide * p_.c_stride + tile * kTileSide;
-    const bool whole = rows % kTileSide == 0 && columns % kTileSide == 0;
+  void OneBlock(Space& space, int64_t r, Range tiles, int64_t block, std::span<TileArgs> calls, TileFn* fn) const {
+    const int64_t rows = Rows(r), columns = std::min(tiles.size() * kTileSide, p_.n - tiles.begin * kTileSide);
+    float* const buffer = space.sums[space.next];
+    float* c = buffer;
+    int64_t stride = kTileBlockSide;
+    TileArgs& first = calls.front();
+    first.before = nullptr;
     if (wide_) {
-      c = Wide(space, r, tile);
-    } else if (whole) {
-      c = result;
-      stride = p_.c_stride;
-    } else {
-      c = edge;
-      stride = kTileBlockSide;
-      if (accumulate) {
-        std::memset(edge, 0, sizeof(edge));
-        for (int64_t i = 0; i < rows; ++i) std::memcpy(edge + i * stride, result + i * p_.c_stride, columns * 4);
+      float* const wide = Wide(space, r, tiles.begin);
+      if (block > 0) first.before = wide;
+      first.before_stride = WideStride() * 4;
+      if (block + 1 < k_blocks_) {
+        c = wide;
+        stride = WideStride();
       }
+    } else if (!narrow_ && !p_.scattered) {
+      const bool adds = block > 0 || p_.accumulate;
+      float* const result = reinterpret_cast<float*>(p_.c) + r * kTileBlockSide * p_.c_stride + tiles.begin * kTileSide;
+      if (rows % kTileSide == 0 && columns % kTileSide == 0) {
+        c = result;
+        stride = p_.c_stride;
+      } else if (adds) {
+        for (int64_t i = 0; i < rows; ++i) std::memcpy(buffer + i * stride, result + i * p_.c_stride, columns * 4);
+      }
+      if (adds) first.before = c;
+      first.before_stride = stride * 4;
     }
+    first.sums = space.owed;
+    if (space.owed != nullptr) first.rows = space.owed_to->rows;
+    first.rows_offset = space.owed_offset;
     for (TileArgs& args : calls) {
       args.c = c;
       args.c_stride = stride * 4;
-      args.accumulate = accumulate || &args != calls.data();
+      if (&args != &first) {
+        args.before = c;
+        args.before_stride = args.c_stride;
+      }
       fn(&args);
     }
-    if (c != edge) return;
-    for (int64_t i = 0; i < rows; ++i) std::memcpy(result + i * p_.c_stride, edge + i * stride, columns * 4);
+    if (space.owed != nullptr) Finish(space);
+    space.owed = nullptr;
+    if (c == buffer) Leave(space, RowsOf(space, r), tiles.begin * kTileSide, columns);
   }
 
-  // Sums that have all of K: to where they belong in their type, then the caller's epilogue.
-  void Finish(const Space& space, int64_t r, int64_t tile, int64_t tile_end) const {
-    const int64_t row = r * kTileBlockSide, rows = Rows(r);
-    const int64_t column = tile * kTileSide, columns = std::min(p_.n, tile_end * kTileSide) - column;
-    if (wide_) {
-      const float* from = Wide(space, r, tile);
-      const int64_t at_once = p_.scattered ? 1 : rows;
-      for (int64_t i = 0; i < rows; i += at_once) {
-        const int64_t to = p_.operands->ResultRow(row + i) * p_.c_stride + column;
-        if (BytesOf(p_.output) == 4) {
-          for (int64_t j = i; j < i + at_once; ++j) {
-            std::memcpy(p_.c + (to + (j - i) * p_.c_stride) * 4, from + j * WideStride(), columns * 4);
-          }
-        } else {
-          Narrow(p_.output, from + i * WideStride(), WideStride(), p_.c + to * 2, p_.c_stride, at_once, columns);
-        }
-      }
+  // The sums in the buffer to where they belong in their type; those of 32 columns of bf16 are left to be rounded as the next block
+  // runs.
+  void Leave(Space& space, const Rows32& rows, int64_t column, int64_t columns) const {
+    const float* const sums = space.sums[space.next];
+    const int64_t offset = column * BytesOf(p_.output);
+    if (!rows.any) return;
+    if (narrow_ && columns == kTileBlockSide) {
+      space.owed = sums;
+      space.owed_to = &rows;
+      space.owed_offset = offset;
+      space.next ^= 1;
+      return;
     }
-    if (p_.epilogue.consume != nullptr) {
-      p_.epilogue.consume(p_.epilogue.context, p_.c, row, rows, p_.column0 + column, columns);
-    } else if (p_.epilogue.run != nullptr) {
-      const int64_t at_once = p_.scattered ? 1 : rows;
-      for (int64_t i = 0; i < rows; i += at_once) {
-        p_.epilogue.run(p_.epilogue.context, p_.member, p_.operands->ResultRow(row + i), at_once, p_.column0 + column,
-                        columns);
+    for (int64_t i = 0; i < rows.count; ++i) {
+      if (rows.number[i] < 0) continue;
+      const float* const from = sums + i * kTileBlockSide;
+      narrow_ ? Narrow(p_.output, from, 0, rows.rows[i].to + offset, 0, 1, columns)
+              : static_cast<void>(std::memcpy(rows.rows[i].to + offset, from, columns * 4));
+    }
+  }
+
+  // The caller's epilogue of results that are there, if one waits: of rows of C that follow each other at once.
+  void Finish(Space& space) const {
+    if (space.finished == nullptr) return;
+    const Rows32& rows = *space.finished;
+    space.finished = nullptr;
+    const Epilogue& epilogue = p_.epilogue;
+    if (epilogue.consume == nullptr && epilogue.run == nullptr) return;
+    const int64_t column = space.finished_tiles.begin * kTileSide;
+    const int64_t columns = std::min(p_.n, space.finished_tiles.end * kTileSide) - column;
+    for (int64_t i = 0, end = 0; i < rows.count; i = end) {
+      end = i + 1;
+      if (rows.number[i] < 0) continue;
+      while (end < rows.count && rows.number[end] == rows.number[i] + end - i) ++end;
+      if (epilogue.consume != nullptr) {
+        epilogue.consume(epilogue.context, p_.c, rows.number[i], end - i, p_.column0 + column, columns);
+      } else {
+        epilogue.run(epilogue.context, p_.member, rows.number[i], end - i, p_.column0 + column, columns);
       }
     }
   }
@@ -279,7 +372,9 @@ class Driver {
   int64_t column_bytes_ = 0;            // of 16 packed columns
   int64_t row_blocks_ = 0;
   int64_t super_ = 2, chunk_ = 2;  // tiles of columns
-  bool wide_ = false;
+  int64_t group_ = 1;              // blocks of rows
+  bool narrow_ = false;            // results are of two bytes
+  bool wide_ = false;              // sums of several blocks of K wait in f32 space
   std::atomic<bool> out_of_memory_{false};
   std::atomic<int64_t> wanted_{0};
 };
@@ -288,8 +383,9 @@ class Driver {
 
 absl::Status RunTiles(KernelSet::State& state, const TileProduct& product, const Duty& duty, bool dealt) {
   if (IsLong(product)) return RunLong(state, product, duty, dealt);
-  WEFT_ASSIGN_OR_RETURN(const TileSet set, FetchTiles(state, product.input));
+  TileSet set;
   Driver driver(set, product, dealt);
+  WEFT_ASSIGN_OR_RETURN(set, FetchTiles(state, product.input, driver.AStreams()));
   if (duty.pool != nullptr) return driver.Run(*duty.pool);
   driver.AddNeeds(*duty.needs);
   return absl::OkStatus();

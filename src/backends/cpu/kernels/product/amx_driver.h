@@ -34,8 +34,8 @@ class TileOperands {
   virtual void PackA(int64_t row, int64_t rows, int64_t k0, int64_t length, char* out) const = 0;
   // Columns [column, column + columns) of B, at most 16, likewise; k0 is a multiple of a step.
   virtual void PackB(int64_t column, int64_t columns, int64_t k0, int64_t length, char* out) const = 0;
-  // The row of C, where `scattered`.
-  virtual int64_t ResultRow(int64_t row) const { return row; }
+  // The rows of C of rows [row, row + rows) of A, where `scattered`; -1: that one is none of C's.
+  virtual void ResultRows(int64_t row, int64_t rows, int64_t* to) const {}
 };
 
 struct TileProduct {
@@ -44,6 +44,10 @@ struct TileProduct {
   bool a_in_place = false;  // tiles read A's rows where they are, `a_stride` bytes apart
   const char* a = nullptr;
   int64_t a_stride = 0;
+  // Where they are if whole steps of K do not lie one after another: bytes from a row's beginning on. Then rows of a member, whole
+  // blocks of them, begin so many bytes after those of the one before, any of them may be read, and 32 touch so many bytes.
+  const int64_t* a_steps = nullptr;
+  int64_t member_rows = 0, member_bytes = 0, near_bytes = 0;
   bool b_packed = false;
   const char* b = nullptr;  // where b_packed
   DType input = DType::kBF16, output = DType::kF32;

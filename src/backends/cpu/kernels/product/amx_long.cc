@@ -42,7 +42,8 @@ TileProduct StretchOf(const TileProduct& product, const From& operands, int64_t 
 }
 
 void Finish(const TileProduct& p, const float* sums, int64_t row) {
-  const int64_t to = p.operands->ResultRow(row);
+  int64_t to = row;
+  if (p.scattered) p.operands->ResultRows(row, 1, &to);
   if (p.output == DType::kF32) {
     std::memcpy(p.c + to * p.c_stride * 4, sums + row * p.n, static_cast<size_t>(p.n) * 4);
   } else {

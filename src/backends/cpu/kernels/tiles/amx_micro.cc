@@ -4,6 +4,7 @@
 // the same calls go to functions of its.
 #include "src/backends/cpu/kernels/tiles/amx_micro.h"
 
+#include <array>
 #include <cstddef>
 #include <initializer_list>
 #include <memory>
@@ -24,11 +25,14 @@ constexpr int OfA(int row) { return 4 + row; }
 constexpr int OfB(int column) { return 6 + column; }
 
 constexpr int kBeginRows = 3, kEndRows = 4;  // MicroSpec::mr beyond a block's
+constexpr MicroForm kStreams = MicroForm::kRowsStrided;
+constexpr int kRowsAStep = 4;  // of earlier sums: as many as hide behind four products
 
 class Emitter {
  public:
   Emitter(const CpuTarget& target, const MicroSpec& spec, JitModule* module)
-      : spec_(spec), module_(*module->module), b_(*module->context), real_(target.tiles == TileUnit::kAmx) {
+      : spec_(spec), module_(*module->module), b_(*module->context), real_(target.tiles == TileUnit::kAmx),
+        converts_(real_ && target.has_bf16_dot) {
     pointer_ = llvm::PointerType::getUnqual(b_.getContext());
     const bool block = spec.mr <= 2;
     auto* type = block ? llvm::FunctionType::get(b_.getVoidTy(), {pointer_}, false)
@@ -61,56 +65,117 @@ class Emitter {
 
   void EmitBlock() {
     Value* args = function_->getArg(0);
+    a_stride_ = Field(args, offsetof(TileArgs, a_stride));
+    a_below_ = Field(args, offsetof(TileArgs, a_below));
+    b_beside_ = Field(args, offsetof(TileArgs, b_beside));
+    rows_offset_ = Field(args, offsetof(TileArgs, rows_offset));
+    a_ = PointerField(args, offsetof(TileArgs, a));
+    sums_ = PointerField(args, offsetof(TileArgs, sums));
     Value* steps = Field(args, offsetof(TileArgs, steps));
-    Value* a_stride = Field(args, offsetof(TileArgs, a_stride));
-    Value* a_step = Field(args, offsetof(TileArgs, a_step));
-    Value* a_below = Field(args, offsetof(TileArgs, a_below));
-    Value* b_beside = Field(args, offsetof(TileArgs, b_beside));
-    Value* c_stride = Field(args, offsetof(TileArgs, c_stride));
-    Value* c_start = PointerField(args, offsetof(TileArgs, c));
-    Value* a_start = PointerField(args, offsetof(TileArgs, a));
-    Value* b_start = PointerField(args, offsetof(TileArgs, b));
-    Value* accumulate = b_.CreateICmpNE(Field(args, offsetof(TileArgs, accumulate)), b_.getInt64(0));
-    auto *add = Block("add"), *set = Block("set"), *loop = Block("k"), *done = Block("done");
-    b_.CreateCondBr(accumulate, add, set);
+    Value* before = PointerField(args, offsetof(TileArgs, before));
+    Value* before_stride = Field(args, offsetof(TileArgs, before_stride));
+    auto *add = Block("add"), *set = Block("set"), *begun = Block("begun");
+    b_.CreateCondBr(b_.CreateIsNotNull(before), add, set);
     b_.SetInsertPoint(add);
-    EachSum(c_start, c_stride, [&](int tile, Value* at) { Load(tile, at, c_stride); });
-    b_.CreateBr(loop);
+    EachSum(before, before_stride, [&](int tile, Value* at) { Load(tile, at, before_stride, false); });
+    b_.CreateBr(begun);
     b_.SetInsertPoint(set);
-    EachSum(c_start, c_stride,
+    EachSum(before, before_stride,
             [&](int tile, Value*) { Do(llvm::Intrinsic::x86_tilezero, "weft_amx_model_zero", {tile}, {}); });
-    b_.CreateBr(loop);
-
-    b_.SetInsertPoint(loop);
-    auto* left = b_.CreatePHI(b_.getInt64Ty(), 3);
-    auto* a = b_.CreatePHI(pointer_, 3);
-    auto* b = b_.CreatePHI(pointer_, 3);
-    for (llvm::BasicBlock* from : {add, set}) {
-      left->addIncoming(steps, from);
-      a->addIncoming(a_start, from);
-      b->addIncoming(b_start, from);
+    b_.CreateBr(begun);
+    b_.SetInsertPoint(begun);
+    Places at = {PointerField(args, offsetof(TileArgs, a_steps)), PointerField(args, offsetof(TileArgs, b)),
+                 PointerField(args, offsetof(TileArgs, rows))};
+    if (!IsIntegers(spec_.type)) {
+      Value* rounds = b_.CreateIsNotNull(sums_);
+      Value* most = b_.getInt64(kTileBlockSide / kRowsAStep);
+      Value* first = b_.CreateSelect(rounds, b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, steps, most), b_.getInt64(0));
+      Repeat(first, at, [&](Places& p) {
+        Step(p);
+        for (int i = 0; i < kRowsAStep; ++i) RoundRow(p);
+      });
+      Value* rows = b_.CreateMul(b_.CreateSub(most, first), b_.getInt64(kRowsAStep));
+      Repeat(b_.CreateSelect(rounds, rows, b_.getInt64(0)), at, [&](Places& p) { RoundRow(p); });
+      steps = b_.CreateSub(steps, first);
     }
-    for (int j = 0; j < spec_.nv; ++j) Load(OfB(j), j == 0 ? b : Byte(b, b_beside), b_.getInt64(kTileRowBytes));
-    for (int i = 0; i < spec_.mr; ++i) {
-      Load(OfA(i), i == 0 ? a : Byte(a, a_below), a_stride);
-      for (int j = 0; j < spec_.nv; ++j) {
-        Multiply({Sum(i, j), OfA(i), OfB(j)});
-      }
-    }
-    Value* left_next = b_.CreateSub(left, b_.getInt64(1));
-    left->addIncoming(left_next, loop);
-    a->addIncoming(Byte(a, a_step), loop);
-    b->addIncoming(Byte(b, b_.getInt64(kTileBytes)), loop);
-    b_.CreateCondBr(b_.CreateICmpNE(left_next, b_.getInt64(0)), loop, done);
-
-    b_.SetInsertPoint(done);
-    EachSum(c_start, c_stride, [&](int tile, Value* at) {
-      Do(llvm::Intrinsic::x86_tilestored64, "weft_amx_model_store", {tile}, {at, c_stride});
+    Repeat(steps, at, [&](Places& p) { Step(p); });
+    Value* c_stride = Field(args, offsetof(TileArgs, c_stride));
+    EachSum(PointerField(args, offsetof(TileArgs, c)), c_stride, [&](int tile, Value* place) {
+      Do(llvm::Intrinsic::x86_tilestored64, "weft_amx_model_store", {tile}, {place, c_stride});
     });
     b_.CreateRetVoid();
   }
 
  private:
+  // Where the next step of A is told, where its tiles of B lie, and where the next row of sums is told.
+  enum { kSteps, kB, kRows };
+  using Places = std::array<Value*, 3>;
+
+  void Step(Places& at) {
+    for (int j = 0; j < spec_.nv; ++j)
+      Load(OfB(j), j == 0 ? at[kB] : Byte(at[kB], b_beside_), b_.getInt64(kTileRowBytes), true);
+    Value* a = Byte(a_, Field(at[kSteps], 0));
+    for (int i = 0; i < spec_.mr; ++i) {
+      Load(OfA(i), i == 0 ? a : Byte(a, a_below_), a_stride_, spec_.form == kStreams);
+      for (int j = 0; j < spec_.nv; ++j) Multiply({Sum(i, j), OfA(i), OfB(j)});
+    }
+    at[kSteps] = Byte(at[kSteps], b_.getInt64(sizeof(int64_t)));
+    at[kB] = Byte(at[kB], b_.getInt64(kTileBytes));
+  }
+
+  // To the nearest even, as Narrow rounds. The machine's conversion takes denormals for zeros: sums of tiles are none.
+  void RoundRow(Places& at) {
+    auto* bits = llvm::FixedVectorType::get(b_.getInt32Ty(), kTileBlockSide);
+    auto* floats = llvm::FixedVectorType::get(b_.getFloatTy(), kTileSide);
+    Value* from = Byte(sums_, Field(at[kRows], offsetof(TileRow, from)));
+    Value* to = nullptr;
+    if (converts_) {
+      Value* low = b_.CreateAlignedLoad(floats, from, llvm::Align(64));
+      Value* high = b_.CreateAlignedLoad(floats, Byte(from, b_.getInt64(kTileRowBytes)), llvm::Align(64));
+      to = b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_cvtne2ps2bf16_512, {}, {high, low});
+    } else {
+      const auto all = [&](uint32_t word) { return llvm::ConstantInt::get(bits, word); };
+      Value* sums = b_.CreateAlignedLoad(bits, from, llvm::Align(64));
+      Value* high = b_.CreateLShr(sums, all(16));
+      Value* up = b_.CreateLShr(b_.CreateAdd(b_.CreateAdd(sums, all(0x7FFF)), b_.CreateAnd(high, all(1))), all(16));
+      Value* nan = b_.CreateICmpUGT(b_.CreateAnd(sums, all(0x7FFFFFFF)), all(0x7F800000));
+      to = b_.CreateTrunc(b_.CreateSelect(nan, b_.CreateOr(high, all(0x40)), up),
+                          llvm::FixedVectorType::get(b_.getInt16Ty(), kTileBlockSide));
+    }
+    Value* place = Byte(PointerField(at[kRows], offsetof(TileRow, to)), rows_offset_);
+    b_.CreateAlignedStore(to, place, llvm::Align(2));
+    at[kRows] = Byte(at[kRows], b_.getInt64(sizeof(TileRow)));
+  }
+
+  // `each` so many times, maybe none; it moves the places on.
+  template <typename Each>
+  void Repeat(Value* times, Places& at, Each each) {
+    auto *from = b_.GetInsertBlock(), *loop = Block("loop"), *done = Block("done");
+    b_.CreateCondBr(b_.CreateICmpNE(times, b_.getInt64(0)), loop, done);
+    b_.SetInsertPoint(loop);
+    auto* left = b_.CreatePHI(b_.getInt64Ty(), 2);
+    left->addIncoming(times, from);
+    std::array<llvm::PHINode*, 3> phis;
+    Places next;
+    for (size_t i = 0; i < at.size(); ++i) {
+      next[i] = phis[i] = b_.CreatePHI(pointer_, 2);
+      phis[i]->addIncoming(at[i], from);
+    }
+    each(next);
+    Value* left_next = b_.CreateSub(left, b_.getInt64(1));
+    auto* end = b_.GetInsertBlock();
+    left->addIncoming(left_next, end);
+    for (size_t i = 0; i < at.size(); ++i) phis[i]->addIncoming(next[i], end);
+    b_.CreateCondBr(b_.CreateICmpNE(left_next, b_.getInt64(0)), loop, done);
+    b_.SetInsertPoint(done);
+    for (size_t i = 0; i < at.size(); ++i) {
+      auto* phi = b_.CreatePHI(pointer_, 2);
+      phi->addIncoming(at[i], from);
+      phi->addIncoming(next[i], end);
+      at[i] = phi;
+    }
+  }
+
   llvm::BasicBlock* Block(const char* name) { return llvm::BasicBlock::Create(b_.getContext(), name, function_); }
   Value* Byte(Value* pointer, Value* offset) { return b_.CreateGEP(b_.getInt8Ty(), pointer, offset); }
   Value* Field(Value* args, int64_t offset) { return b_.CreateLoad(b_.getInt64Ty(), Byte(args, b_.getInt64(offset))); }
@@ -132,8 +197,10 @@ class Emitter {
     }
   }
 
-  void Load(int tile, Value* from, Value* stride) {
-    Do(llvm::Intrinsic::x86_tileloadd64, "weft_amx_model_load", {tile}, {from, stride});
+  // What streams leaves the lines of L1 to what stays.
+  void Load(int tile, Value* from, Value* stride, bool streams) {
+    Do(streams ? llvm::Intrinsic::x86_tileloaddt164 : llvm::Intrinsic::x86_tileloadd64, "weft_amx_model_load", {tile},
+       {from, stride});
   }
 
   // One instruction, or one call of the model with the same operands: tiles by number, then the rest.
@@ -155,13 +222,19 @@ class Emitter {
   llvm::Module& module_;
   llvm::IRBuilder<> b_;
   const bool real_;
+  const bool converts_;  // has the machine's conversion to bf16
   llvm::Function* function_ = nullptr;
   llvm::PointerType* pointer_ = nullptr;
+  // Fields of a block's arguments.
+  Value *a_ = nullptr, *a_stride_ = nullptr, *a_below_ = nullptr, *b_beside_ = nullptr;
+  Value *sums_ = nullptr, *rows_offset_ = nullptr;
 };
 
 }  // namespace
 
-MicroSpec TileBlock(MicroType type, int rows, int columns) { return {type, MicroForm::kRows, rows, columns, false}; }
+MicroSpec TileBlock(MicroType type, int rows, int columns, bool a_streams) {
+  return {type, a_streams ? kStreams : MicroForm::kRows, rows, columns, false};
+}
 MicroSpec TileBegin() { return TileBlock(MicroType::kBF16Tiles, kBeginRows, 1); }
 MicroSpec TileEnd() { return TileBlock(MicroType::kBF16Tiles, kEndRows, 1); }
 

@@ -18,18 +18,30 @@ inline constexpr int64_t kTileRowBytes = 64;  // of A: a step of K
 inline constexpr int64_t kTileBytes = kTileSide * kTileRowBytes;
 inline constexpr int64_t kTileBlockSide = 2 * kTileSide;  // of C in registers
 
+// A row of sums, so many bytes from where they begin, and where it goes.
+struct TileRow {
+  int64_t from = 0;
+  char* to = nullptr;
+};
+
 // Strides are bytes. A's tiles hold 16 rows of 32 elements of bf16 or 64 bytes, B's 16 pairs or fours of K by 16 columns.
 struct TileArgs {
   int64_t steps = 0;  // of kTileRowBytes, at least 1
   const void* a = nullptr;
   int64_t a_stride = 0;     // between rows
-  int64_t a_step = 0;       // between steps
+  const int64_t* a_steps = nullptr;  // where each step lies, from `a` on
   int64_t a_below = 0;      // from the upper tile to the lower one
   const void* b = nullptr;  // tiles are kTileBytes one after another along K, without gaps between rows
   int64_t b_beside = 0;     // from the left tile to the right one
+  const void* before = nullptr;  // what sums begin with, of C's shape; null: zeros. It may be C
+  int64_t before_stride = 0;
   void* c = nullptr;
   int64_t c_stride = 0;
-  int64_t accumulate = 0;  // 0: C = sum, 1: C += sum
+  // Sums of an earlier block, rows of kTileBlockSide side by side, as many of which (kTileBlockSide, too) are rounded to bf16 between
+  // this one's products, where that takes no time of its own, and written so far from where each of them goes. Null: none.
+  const void* sums = nullptr;
+  const TileRow* rows = nullptr;
+  int64_t rows_offset = 0;
 };
 using TileFn = void(const TileArgs*);
 
@@ -37,8 +49,9 @@ using TileFn = void(const TileArgs*);
 inline bool IsTiles(MicroType type) {
   return type == MicroType::kBF16Tiles || type == MicroType::kI8Tiles || type == MicroType::kU8Tiles;
 }
-// Names the block of such a type with `rows` by `columns` tiles, each 1 or 2.
-MicroSpec TileBlock(MicroType type, int rows, int columns);
+// Names the block of such a type with `rows` by `columns` tiles, each 1 or 2. B streams through L1, and A as well if it does not stay
+// there from one block of columns to the next.
+MicroSpec TileBlock(MicroType type, int rows, int columns, bool a_streams = false);
 // Configures the calling thread's tiles (void()), which it must do before it calls a block, and releases them: a thread with
 // tiles has 8 KiB more state to be saved whenever it is interrupted.
 MicroSpec TileBegin();

@@ -12,11 +12,11 @@ MicroType TypeOf(DType input) {
 
 }  // namespace
 
-absl::StatusOr<TileSet> FetchTiles(KernelSet::State& state, DType input) {
+absl::StatusOr<TileSet> FetchTiles(KernelSet::State& state, DType input, bool a_streams) {
   TileSet set;
   for (int rows = 1; rows <= 2; ++rows) {
     for (int columns = 1; columns <= 2; ++columns) {
-      WEFT_ASSIGN_OR_RETURN(MicroFn * fn, state.Micro(TileBlock(TypeOf(input), rows, columns)));
+      WEFT_ASSIGN_OR_RETURN(MicroFn * fn, state.Micro(TileBlock(TypeOf(input), rows, columns, a_streams)));
       set.block[rows - 1][columns - 1] = reinterpret_cast<TileFn*>(fn);
     }
   }
