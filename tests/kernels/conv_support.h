@@ -84,6 +84,14 @@ inline std::vector<ConvCall> Cases() {
       Make(2, 3, 5, {Dim(40, 5, 1, 4, 4, 1, 2), Dim(10, 3, 1, 1, 1)}),
       Make(2, 4, 5, {Dim(90, 3, 5, 1, 1), Dim(10, 3, 1, 1, 1)}),
       Make(20, 3, 8, {Dim(2, 3, 1, 1, 1), Dim(1, 3, 1, 1, 1)}),
+      // Channels that fill steps of tiles (jit/isa.h), which read a padded copy in place: groups, gaps between taps, a kernel turned
+      // round, a line, a room, and two blocks of K.
+      Make(2, 64, 40, {Dim(7, 3, 1, 1, 1), Dim(9, 3, 1, 1, 1)}),
+      Make(2, 64, 66, {Dim(9, 3, 1, 2, 0), Dim(6, 2, 1, 0, 1)}, 2),
+      Make(1, 32, 33, {Dim(9, 3, 1, 2, 2, 1, 2), Dim(11, 2, 1, 3, 3, 1, 3)}),
+      Make(2, 32, 32, {Dim(40, 3, 1, 1, 1, 1, 1, true)}),
+      Make(1, 32, 16, {Dim(4, 2, 1, 1, 0), Dim(5, 3, 1, 1, 1), Dim(6, 3, 1, 1, 1)}),
+      Make(1, 608, 33, {Dim(5, 3, 1, 1, 1), Dim(9, 3, 1, 1, 1)}),
       // Images without a pixel, with padding around them and without.
       Make(1, 2, 33, {Dim(3, 3, 1, 1, 1), Dim(0, 1)}),
       Make(1, 2, 33, {Dim(3, 3, 1, 1, 1), Dim(0, 1, 1, 1, 1)}),

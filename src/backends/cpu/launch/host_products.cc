@@ -292,15 +292,16 @@ absl::Status RunConv(const HostCall& call) {
   c.epilogue = EpilogueOf(call.epilogue);
   return call.kernels.Conv(c, call.pool);
 }
-// With more of them packing is a hundredth of the convolution and less.
-constexpr int64_t kMostPixelsThatKeep = 4096;
+// With more of them packing is a hundredth of the convolution and less, of which tiles need an eighth of the time.
+constexpr int64_t kMostPixelsThatKeep = 4096, kMostPixelsOnTiles = 8 * kMostPixelsThatKeep;
 PackedOperand PacksOfConv(std::span<const int64_t> params, const CpuTarget& target) {
   const ConvCall c = DecodeConv(params);
   const int64_t bytes = PackedBytesOfW(target, c);
   if (bytes == 0) return {};
   int64_t pixels = c.batch;
   for (int d = 0; d < c.spatial_rank; ++d) pixels *= c.dims[d].out;
-  if (pixels > kMostPixelsThatKeep) return {};
+  const bool tiles = target.tiles != TileUnit::kNone && c.input == DType::kBF16;
+  if (pixels > (tiles ? kMostPixelsOnTiles : kMostPixelsThatKeep)) return {};
   return {1, bytes, PackedFormOfW(target, c), UnpackableW(target, c)};
 }
 void UnpackConv(std::span<const int64_t> params, const CpuTarget& target, const void* packed, int64_t first,

@@ -80,8 +80,6 @@ class Pixels : public TileOperands {
     product->a_steps = steps_.data();
     product->member_rows = member_rows_;
     product->member_bytes = image_ * element_;
-    const int64_t inner = Count(kDims - 1), lines = std::ssize(taps_) / inner;
-    product->near_bytes = lines * (kTileBlockSide + inner - 1) * call_.group_from * element_;
   }
 
   void PackA(int64_t row, int64_t rows, int64_t k0, int64_t length, char* out) const override {

@@ -19,11 +19,11 @@ namespace {
 // Steps of K in a block, at most, of A's rows that lie apart and of others.
 constexpr int64_t kMostSteps = kMostTileSteps;
 constexpr int64_t kBlockSteps = 64;
-// What 32 rows of A may be to stay in L1 while B streams through it.
+// What 32 packed rows of A may be to stay in L1 while B streams through it.
 constexpr int64_t kNearBytes = 32 << 10;
 // What stays in L2 of B, a chunk of columns, while a group of rows of A passes, and of A while chunks do.
 constexpr int64_t kChunkBytes = 256 << 10;
-constexpr int64_t kGroupBytes = 1 << 20;
+constexpr int64_t kGroupBytes = 768 << 10;
 // B's columns that are packed together, at most, and the same where sums of several blocks of K wait in space of their own.
 constexpr int64_t kPackedBytes = 8 << 20;
 constexpr int64_t kWideColumns = 1024;
@@ -51,8 +51,9 @@ class Driver {
     chunk_ = std::max<int64_t>(2, kChunkBytes / (Steps(k_block_) * kTileBytes) / 2 * 2);
   }
 
-  // Tells whether 32 rows of A leave L1 before the next columns need them.
-  bool AStreams() const { return (p_.a_steps != nullptr ? p_.near_bytes : PackedBlockBytes()) > kNearBytes; }
+  // Tells whether 32 rows of A leave L1 before the next columns need them. Rows in place are loaded as usual, whatever they are:
+  // past L1 that took a quarter longer.
+  bool AStreams() const { return !p_.a_in_place && PackedBlockBytes() > kNearBytes; }
 
   void AddNeeds(ScratchNeeds& needs) const {
     if (!p_.b_packed) {
@@ -84,7 +85,9 @@ class Driver {
         b = space;
       }
       const int64_t pairs = CeilDiv(end - first, 2);
-      if (threads == 1 || Balance(row_blocks_, threads) >= Balance(pairs, threads) - 0.02) {
+      const double by_rows = Balance(row_blocks_, threads), by_columns = Balance(pairs, threads);
+      // Threads share what they do not read all of: better the larger one, but that A is collected by each of them.
+      if (threads == 1 || by_rows >= by_columns + (p_.n >= 2 * p_.m ? 0.02 : -0.02)) {
         Deal(pool, threads, row_blocks_, [&](int64_t from, int64_t to) { Compute(from, to, first, end, first, b); });
       } else {
         Deal(pool, threads, pairs, [&](int64_t from, int64_t to) {

@@ -45,9 +45,9 @@ struct TileProduct {
   const char* a = nullptr;
   int64_t a_stride = 0;
   // Where they are if whole steps of K do not lie one after another: bytes from a row's beginning on. Then rows of a member, whole
-  // blocks of them, begin so many bytes after those of the one before, any of them may be read, and 32 touch so many bytes.
+  // blocks of them, begin so many bytes after those of the one before, and any of them may be read.
   const int64_t* a_steps = nullptr;
-  int64_t member_rows = 0, member_bytes = 0, near_bytes = 0;
+  int64_t member_rows = 0, member_bytes = 0;
   bool b_packed = false;
   const char* b = nullptr;  // where b_packed
   DType input = DType::kBF16, output = DType::kF32;
