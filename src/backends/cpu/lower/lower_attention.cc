@@ -80,7 +80,7 @@ struct Fewest {
   int64_t forward = 1024, forward_causal = 256, gradient = 1024, gradient_causal = 256;  // keys
 };
 constexpr Fewest kF32, kF32BesideTiles = {128, 512, 128, 512, 128};
-// Of bf16 values are multiplied twice, which only products of pairs repay, and tiles do not notice.
+// In bf16 the values are multiplied twice, which only products of pairs repay, and tiles do not notice.
 constexpr Fewest kPairs = {.forward = 4096}, kTiles = {64, 64, 64, 512, 128};
 
 bool Serves(const Node& node, const CpuTarget& target) {

@@ -48,16 +48,21 @@ template <int kLanes>
   return x < kLowest ? V{} : p * power;
 }
 
-template <int kLanes>
-[[gnu::always_inline]] inline float Largest(typename Lanes<float, kLanes>::V x) {
+// f of all lanes: of a vector's halves, and of the halves of that.
+template <int kLanes, typename F>
+[[gnu::always_inline]] inline float Folded(typename Lanes<float, kLanes>::V x, F f) {
   if constexpr (kLanes == 1) {
     return x[0];
   } else {
     using Half = typename Lanes<float, kLanes / 2>::V;
     Half halves[2];
     std::memcpy(halves, &x, sizeof(x));
-    return Largest<kLanes / 2>(halves[0] > halves[1] ? halves[0] : halves[1]);
+    return Folded<kLanes / 2>(f(halves[0], halves[1]), f);
   }
+}
+template <int kLanes>
+[[gnu::always_inline]] inline float Largest(typename Lanes<float, kLanes>::V x) {
+  return Folded<kLanes>(x, [](auto a, auto b) __attribute__((always_inline)) { return a > b ? a : b; });
 }
 
 // Stores as bf16, rounded to nearest even, and returns the stored numbers.
@@ -286,10 +291,13 @@ void HalvesOf(const AttentionRows& run) {
       if constexpr (kMask == AttentionMask::kNone) return Fused(x, scale, y);
       return Fused(x, scale, Fused(added.Added(c), All<V>(kLog2E), y));
     };
-    V top = All<V>(-kInfinity), last[kVectors], p[kVectors];
-    for (int64_t c = 0; c < whole; c += kLanes) {
-      const V x = plus(Load<V>(s + c), mask, c, V{});
-      top = x > top ? x : top;  // NaN comes back as exp's
+    V tops[kVectors], last[kVectors], p[kVectors];  // a vector alone would wait for itself
+    ForEachVector<kVectors>([&](int i) __attribute__((always_inline)) { tops[i] = All<V>(-kInfinity); });
+    for (int64_t c = 0; c < whole; c += kHalvesRun) {
+      ForEachVector<kVectors>([&](int i) __attribute__((always_inline)) {
+        const V x = plus(Load<V>(s + c + i * kLanes), mask, c + i * kLanes, V{});
+        tops[i] = x > tops[i] ? x : tops[i];  // NaN comes back as exp's
+      });
     }
     if (whole < padded) {
       alignas(64) uint16_t ends[kHalvesRun] = {};
@@ -297,9 +305,11 @@ void HalvesOf(const AttentionRows& run) {
       ForEachVector<kVectors>([&](int i) __attribute__((always_inline)) {
         const V x = plus(Load<V>(s + whole + i * kLanes), added, i * kLanes, V{});
         last[i] = count < static_cast<int32_t>(seen - whole - i * kLanes) ? x : All<V>(-kInfinity);
-        top = last[i] > top ? last[i] : top;
+        tops[i] = last[i] > tops[i] ? last[i] : tops[i];
       });
     }
+    V top = tops[0];
+    for (int i = 1; i < kVectors; ++i) top = tops[i] > top ? tops[i] : top;
     const float before = run.most[r], largest = Largest<kLanes>(top), most = largest > before ? largest : before;
     run.most[r] = most;
     const float base = most == -kInfinity ? 0 : most;  // no key yet: all are 0
@@ -312,7 +322,8 @@ void HalvesOf(const AttentionRows& run) {
       StoreHalves<kLanes>(s + c, p);
     }
     if (whole < padded) {
-      ForEachVector<kVectors>([&](int i) __attribute__((always_inline)) { sum += p[i] = Exp2<kLanes>(last[i] - base); });
+      ForEachVector<kVectors>([&](int i)
+                                  __attribute__((always_inline)) { sum += p[i] = Exp2<kLanes>(last[i] - base); });
       StoreHalves<kLanes>(s + whole, p);
     }
     std::memset(s + padded, 0, static_cast<size_t>(end - padded) * sizeof(*s));
@@ -331,7 +342,7 @@ void Exponentials(const AttentionRows& run) {
   }
 }
 
-// Of masks only those of bf16 come.
+// A mask is of bf16, as q is.
 template <int kLanes>
 void Halves(const AttentionRows& run) {
   switch (run.kind) {
@@ -369,12 +380,9 @@ void FinishHalves(const AttentionResult& run) {
   constexpr int64_t kStep = 2 * kLanes;
   for (int64_t r = 0; r < run.rows; ++r) {
     const float* const values = run.values + r * run.value_stride;
-    float sums[kAttentionLanes];
-    std::memcpy(sums, run.sums + r * kAttentionLanes, sizeof(sums));
-    for (int half = kAttentionLanes / 2; half > 0; half /= 2) {
-      for (int i = 0; i < half; ++i) sums[i] += sums[i + half];
-    }
-    const V inverse = All<V>(sums[0] == 0 && !run.nan_if_unseen ? 0 : 1 / sums[0]);  // 0: of values that are 0
+    const float sum = Folded<kLanes>(Load<V>(run.sums + r * kAttentionLanes),
+                                     [](auto a, auto b) __attribute__((always_inline)) { return a + b; });
+    const V inverse = All<V>(sum == 0 && !run.nan_if_unseen ? 0 : 1 / sum);  // 0: of values that are 0
     const auto rounded = [&](int64_t c) __attribute__((always_inline)) {
       V x = c < run.value_stride ? Load<V>(values + c) * inverse : V{};
       U bits;
@@ -400,7 +408,8 @@ void ExpOf(const float* x, float* y, int64_t count) {
 }
 
 template <int kLanes>
-constexpr AttentionKernels Kernels(void (*halves)(const AttentionRows&), void (*finish_halves)(const AttentionResult&)) {
+constexpr AttentionKernels Kernels(void (*halves)(const AttentionRows&),
+                                   void (*finish_halves)(const AttentionResult&)) {
   return {Exponentials<kLanes>, halves, Finish<kLanes>, finish_halves, ExpOf<kLanes>};
 }
 
