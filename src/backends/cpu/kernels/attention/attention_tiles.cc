@@ -73,8 +73,8 @@ void AttentionTiles::Values(const AttentionRows& run, const char* v, float* valu
       args.c = values + row * run.value_stride + column;
       for (int64_t half = 0; half < 2; ++half) {
         args.a = run.scores + row * run.stride + half * kTileSide;
-        RunSteps<2 * kTileRowBytes>(set.block[TilesAt(row, run.rows) - 1][TilesAt(column, value_width) - 1], args, steps,
-                                    half > 0 || run.values != nullptr);
+        RunSteps<2 * kTileRowBytes>(set.block[TilesAt(row, run.rows) - 1][TilesAt(column, value_width) - 1], args,
+                                    steps, half > 0 || run.values != nullptr);
       }
     }
   }

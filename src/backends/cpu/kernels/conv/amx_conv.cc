@@ -64,7 +64,7 @@ class Pixels : public TileOperands {
   int64_t k() const { return std::ssize(taps_) / run_taps_ * run_; }
   // Pixels of the output among all rows.
   double Use() const { return static_cast<double>(pixels_) / static_cast<double>(member_rows_); }
-  // What tiles may read behind the input, in bytes.
+  // Bytes behind the input that tiles may read.
   int64_t Slack() const {
     return flat_ ? std::max<int64_t>(0, (member_rows_ * call_.FromChannels() - image_) * element_ + steps_.back()) : 0;
   }
@@ -74,8 +74,7 @@ class Pixels : public TileOperands {
   void PlaceA(TileProduct* product) const {
     product->a_stride = call_.FromChannels() * element_;
     product->a_in_place = flat_ || (IsProduct() && ReadsInPlace(product->a_stride, product->n));
-    if (call_.from != nullptr)
-      product->a = static_cast<const char*>(call_.from) + group_ * call_.group_from * element_;
+    if (call_.from != nullptr) product->a = static_cast<const char*>(call_.from) + group_ * call_.group_from * element_;
     if (!flat_) return;
     product->a_steps = steps_.data();
     product->member_rows = member_rows_;
@@ -447,9 +446,9 @@ std::vector<int64_t> PackedForm(const Gathering& gathering) {
   constexpr int64_t kTileForm = -1;
   const GatherCall& call = gathering.gather;
   const TileConv conv(gathering.target, call);
-  std::vector<int64_t> form = {kTileForm,        call.groups,      call.group_from,   call.group_to,
-                               call.tap_stride,  call.from_stride, call.to_stride,    call.group_stride,
-                               call.geometry.window};  // taps that have marks
+  std::vector<int64_t> form = {kTileForm,      call.groups,       call.group_from,
+                               call.group_to,  call.tap_stride,   call.from_stride,
+                               call.to_stride, call.group_stride, call.geometry.window};  // taps that have marks
   for (int64_t p = 0; p < conv.phases(); ++p) conv.PhaseAt(p).AddForm(&form);
   return form;
 }

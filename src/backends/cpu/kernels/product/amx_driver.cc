@@ -17,11 +17,11 @@ namespace weft::cpu {
 namespace {
 
 // Steps of K in a block, at most, of A's rows that lie apart and of others.
-constexpr int64_t kMostSteps = kMostTileSteps;
-constexpr int64_t kBlockSteps = 64;
-// What 32 packed rows of A may be to stay in L1 while B streams through it.
+constexpr int64_t kMostSteps = 160;
+constexpr int64_t kBlockSteps = kMostTileSteps;
+// Bytes of 32 packed rows of A that stay in L1 while B streams through it.
 constexpr int64_t kNearBytes = 32 << 10;
-// What stays in L2 of B, a chunk of columns, while a group of rows of A passes, and of A while chunks do.
+// Bytes of B, a chunk of columns, that stay in L2 while a group of rows of A passes, and of A that do while chunks pass.
 constexpr int64_t kChunkBytes = 256 << 10;
 constexpr int64_t kGroupBytes = 768 << 10;
 // B's columns that are packed together, at most, and the same where sums of several blocks of K wait in space of their own.
@@ -32,11 +32,80 @@ constexpr int64_t kWideBlocks = 16;
 // Below this many operations the join of two threads is not repaid.
 constexpr double kInlineWork = 1'000'000;
 
+// The rows of C of a block of rows: their numbers, -1 for none, and where they lie; those that are none are another one there.
+struct Rows32 {
+  int64_t row_block = -1;
+  int64_t count = 0;  // of numbers
+  int64_t number[kTileBlockSide];
+  TileRow rows[kTileBlockSide];
+  bool any = false;
+
+  void Set(const TileProduct& product, int64_t block);
+};
+void Rows32::Set(const TileProduct& product, int64_t block) {
+  const int64_t first = block * kTileBlockSide, row_bytes = product.c_stride * BytesOf(product.output);
+  row_block = block;
+  count = std::min(kTileBlockSide, product.m - first);
+  any = false;
+  for (int64_t i = 0; i < count; ++i) number[i] = first + i;
+  if (product.scattered) product.operands->ResultRows(first, count, number);
+  TileRow some;
+  for (int64_t i = 0; i < kTileBlockSide; ++i) {
+    if (i < count && number[i] >= 0) {
+      some = {i * kTileBlockSide * 4, product.c + number[i] * row_bytes};
+      if (!any) std::fill_n(rows, i, some);
+      any = true;
+    }
+    rows[i] = some;
+  }
+}
+
+// A share's memory, and what it has not done yet.
+struct Space {
+  char* a = nullptr;
+  float* wide = nullptr;
+  int64_t group = 0, tile = 0;  // the first block of rows and tile of columns that `wide` has
+  alignas(64) float sums[2][kTileBlockSide * kTileBlockSide];
+  // Which of the two the next block leaves its sums in, and the other if it is still to be rounded, and to where.
+  int next = 0;
+  const float* owed = nullptr;
+  const Rows32* owed_to = nullptr;
+  int64_t owed_offset = 0;
+  // Those of this block of rows and of the one before.
+  Rows32 rows[2];
+  int at = 0;
+  // Rows and tiles of columns whose epilogue waits; null where none does.
+  const Rows32* finished = nullptr;
+  Range finished_tiles;
+};
+
+// The caller's epilogue of results that are there, if one waits: of rows of C that follow each other at once.
+void Finish(const TileProduct& product, Space& space) {
+  if (space.finished == nullptr) return;
+  const Rows32& rows = *space.finished;
+  space.finished = nullptr;
+  const Epilogue& epilogue = product.epilogue;
+  if (epilogue.consume == nullptr && epilogue.run == nullptr) return;
+  const int64_t column = space.finished_tiles.begin * kTileSide;
+  const int64_t columns = std::min(product.n, space.finished_tiles.end * kTileSide) - column;
+  for (int64_t i = 0, end = 0; i < rows.count; i = end) {
+    end = i + 1;
+    if (rows.number[i] < 0) continue;
+    while (end < rows.count && rows.number[end] == rows.number[i] + end - i) ++end;
+    if (epilogue.consume != nullptr) {
+      epilogue.consume(epilogue.context, product.c, rows.number[i], end - i, product.column0 + column, columns);
+    } else {
+      epilogue.run(epilogue.context, product.member, rows.number[i], end - i, product.column0 + column, columns);
+    }
+  }
+}
+
 class Driver {
  public:
   Driver(const TileSet& set, const TileProduct& product, bool dealt)
       : set_(set), p_(product), dealt_(dealt), element_(product.element()), tile_k_(TileK(element_)) {
-    const int64_t k_blocks = std::max<int64_t>(1, CeilDiv(Steps(p_.k), p_.a_steps != nullptr ? kMostSteps : kBlockSteps));
+    const int64_t k_blocks =
+        std::max<int64_t>(1, CeilDiv(Steps(p_.k), p_.a_steps != nullptr ? kMostSteps : kBlockSteps));
     k_block_ = std::max<int64_t>(1, CeilDiv(CeilDiv(p_.k, k_blocks), tile_k_)) * tile_k_;
     k_blocks_ = std::max<int64_t>(1, CeilDiv(p_.k, k_block_));
     column_bytes_ = std::max<int64_t>(1, Steps(p_.k)) * kTileBytes;
@@ -119,8 +188,7 @@ class Driver {
   int64_t PackedBlockBytes() const { return 2 * Steps(k_block_) * kTileBytes; }
   // Where A is read in place: one block whose rows fill no tile, and the last elements of K of another.
   int64_t PackedABytes() const {
-    return p_.a_in_place ? PackedBlockBytes() + 2 * kTileBytes
-                         : std::min(group_, row_blocks_) * PackedBlockBytes();
+    return p_.a_in_place ? PackedBlockBytes() + 2 * kTileBytes : std::min(group_, row_blocks_) * PackedBlockBytes();
   }
   // Rows of the f32 space: an odd number of lines apart, so that a tile's fall into different sets of the cache.
   int64_t WideStride() const { return (super_ + 1) / 2 * 2 * kTileSide + kTileSide; }
@@ -176,34 +244,9 @@ class Driver {
       Narrow(p_.output, reinterpret_cast<const float*>(reinterpret_cast<const char*>(space.owed) + row.from), 0,
              row.to + space.owed_offset, 0, 1, kTileBlockSide);
     }
-    Finish(space);
+    Finish(p_, space);
   }
 
-  // The rows of C of a block of rows: their numbers, -1 for none, and where they lie; those that are none are another one there.
-  struct Rows32 {
-    int64_t row_block = -1;
-    int64_t count = 0;  // of numbers
-    int64_t number[kTileBlockSide];
-    TileRow rows[kTileBlockSide];
-    bool any = false;
-  };
-  struct Space {
-    char* a = nullptr;
-    float* wide = nullptr;
-    int64_t group = 0, tile = 0;  // the first block of rows and tile of columns that `wide` has
-    alignas(64) float sums[2][kTileBlockSide * kTileBlockSide];
-    // Which of the two the next block leaves its sums in, and the other if it is still to be rounded, and to where.
-    int next = 0;
-    const float* owed = nullptr;
-    const Rows32* owed_to = nullptr;
-    int64_t owed_offset = 0;
-    // Those of this block of rows and of the one before.
-    Rows32 rows[2];
-    int at = 0;
-    // Rows and tiles of columns whose epilogue waits; null where none does.
-    const Rows32* finished = nullptr;
-    Range finished_tiles;
-  };
   // A block that is not in place; only the last one can be such a block where others are.
   char* PackedA(const Space& space, int64_t row_block) const {
     return space.a + (p_.a_in_place ? 0 : (row_block - space.group) * PackedBlockBytes());
@@ -215,24 +258,8 @@ class Driver {
 
   // Where the rows of a block of rows go.
   const Rows32& RowsOf(Space& space, int64_t r) const {
-    if (space.rows[space.at].row_block == r) return space.rows[space.at];
-    Rows32& rows = space.rows[space.at ^= 1];
-    rows.row_block = r;
-    rows.count = Rows(r);
-    rows.any = false;
-    const int64_t first = r * kTileBlockSide, row_bytes = p_.c_stride * BytesOf(p_.output);
-    for (int64_t i = 0; i < rows.count; ++i) rows.number[i] = first + i;
-    if (p_.scattered) p_.operands->ResultRows(first, rows.count, rows.number);
-    TileRow some;
-    for (int64_t i = 0; i < kTileBlockSide; ++i) {
-      if (i < rows.count && rows.number[i] >= 0) {
-        some = {i * kTileBlockSide * 4, p_.c + rows.number[i] * row_bytes};
-        if (!rows.any) std::fill_n(rows.rows, i, some);
-        rows.any = true;
-      }
-      rows.rows[i] = some;
-    }
-    return rows;
+    if (space.rows[space.at].row_block != r) space.rows[space.at ^= 1].Set(p_, r);
+    return space.rows[space.at];
   }
 
   const char* RowInPlace(int64_t row) const {
@@ -257,7 +284,7 @@ class Driver {
       if (length % tile_k_ != 0) {
         const int64_t whole = args[0].steps * tile_k_;
         p_.operands->PackA(r * kTileBlockSide, Rows(r), BlockStart(block) + whole, length - whole, Tail(space));
-        args[calls++] = {1, Tail(space), kTileRowBytes, kTileSteps<0>.data(), kTileBytes};
+        args[calls++] = {1, Tail(space), kTileRowBytes, kTileSteps<kTileRowBytes>.data(), kTileBytes};
         if (args[0].steps == 0) args[0] = args[--calls];
       }
     } else {
@@ -277,7 +304,7 @@ class Driver {
     if (block + 1 < k_blocks_) return;
     space.finished = &RowsOf(space, r);
     space.finished_tiles = tiles;
-    if (space.owed == nullptr) Finish(space);
+    if (space.owed == nullptr) Finish(p_, space);
   }
 
   // The calls of a block of rows and of these tiles of columns, one after the other.
@@ -320,7 +347,7 @@ class Driver {
       }
       fn(&args);
     }
-    if (space.owed != nullptr) Finish(space);
+    if (space.owed != nullptr) Finish(p_, space);
     space.owed = nullptr;
     if (c == buffer) Leave(space, RowsOf(space, r), tiles.begin * kTileSide, columns);
   }
@@ -343,27 +370,6 @@ class Driver {
       const float* const from = sums + i * kTileBlockSide;
       narrow_ ? Narrow(p_.output, from, 0, rows.rows[i].to + offset, 0, 1, columns)
               : static_cast<void>(std::memcpy(rows.rows[i].to + offset, from, columns * 4));
-    }
-  }
-
-  // The caller's epilogue of results that are there, if one waits: of rows of C that follow each other at once.
-  void Finish(Space& space) const {
-    if (space.finished == nullptr) return;
-    const Rows32& rows = *space.finished;
-    space.finished = nullptr;
-    const Epilogue& epilogue = p_.epilogue;
-    if (epilogue.consume == nullptr && epilogue.run == nullptr) return;
-    const int64_t column = space.finished_tiles.begin * kTileSide;
-    const int64_t columns = std::min(p_.n, space.finished_tiles.end * kTileSide) - column;
-    for (int64_t i = 0, end = 0; i < rows.count; i = end) {
-      end = i + 1;
-      if (rows.number[i] < 0) continue;
-      while (end < rows.count && rows.number[end] == rows.number[i] + end - i) ++end;
-      if (epilogue.consume != nullptr) {
-        epilogue.consume(epilogue.context, p_.c, rows.number[i], end - i, p_.column0 + column, columns);
-      } else {
-        epilogue.run(epilogue.context, p_.member, rows.number[i], end - i, p_.column0 + column, columns);
-      }
     }
   }
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "src/backends/cpu/jit/amx_model.h"
 #include "src/backends/cpu/jit/jit_llvm.h"
 #include "src/runtime/status.h"
@@ -31,7 +32,10 @@ constexpr int kRowsAStep = 4;  // of earlier sums: as many as hide behind four p
 class Emitter {
  public:
   Emitter(const CpuTarget& target, const MicroSpec& spec, JitModule* module)
-      : spec_(spec), module_(*module->module), b_(*module->context), real_(target.tiles == TileUnit::kAmx),
+      : spec_(spec),
+        module_(*module->module),
+        b_(*module->context),
+        real_(target.tiles == TileUnit::kAmx),
         converts_(real_ && target.has_bf16_dot) {
     pointer_ = llvm::PointerType::getUnqual(b_.getContext());
     const bool block = spec.mr <= 2;
@@ -89,7 +93,8 @@ class Emitter {
     if (!IsIntegers(spec_.type)) {
       Value* rounds = b_.CreateIsNotNull(sums_);
       Value* most = b_.getInt64(kTileBlockSide / kRowsAStep);
-      Value* first = b_.CreateSelect(rounds, b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, steps, most), b_.getInt64(0));
+      Value* first =
+          b_.CreateSelect(rounds, b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, steps, most), b_.getInt64(0));
       Repeat(first, at, [&](Places& p) {
         Step(p);
         for (int i = 0; i < kRowsAStep; ++i) RoundRow(p);
@@ -148,8 +153,7 @@ class Emitter {
   }
 
   // `each` so many times, maybe none; it moves the places on.
-  template <typename Each>
-  void Repeat(Value* times, Places& at, Each each) {
+  void Repeat(Value* times, Places& at, absl::FunctionRef<void(Places&)> each) {
     auto *from = b_.GetInsertBlock(), *loop = Block("loop"), *done = Block("done");
     b_.CreateCondBr(b_.CreateICmpNE(times, b_.getInt64(0)), loop, done);
     b_.SetInsertPoint(loop);
@@ -176,13 +180,18 @@ class Emitter {
     }
   }
 
-  llvm::BasicBlock* Block(const char* name) { return llvm::BasicBlock::Create(b_.getContext(), name, function_); }
-  Value* Byte(Value* pointer, Value* offset) { return b_.CreateGEP(b_.getInt8Ty(), pointer, offset); }
-  Value* Field(Value* args, int64_t offset) { return b_.CreateLoad(b_.getInt64Ty(), Byte(args, b_.getInt64(offset))); }
-  Value* PointerField(Value* args, int64_t offset) { return b_.CreateLoad(pointer_, Byte(args, b_.getInt64(offset))); }
+  // Not inline: LLVM's builder is long wherever it stands.
+  [[gnu::noinline]] llvm::BasicBlock* Block(const char* name) {
+    return llvm::BasicBlock::Create(b_.getContext(), name, function_);
+  }
+  [[gnu::noinline]] Value* Byte(Value* pointer, Value* offset) { return b_.CreateGEP(b_.getInt8Ty(), pointer, offset); }
+  [[gnu::noinline]] Value* LoadOf(llvm::Type* type, Value* args, int64_t offset) {
+    return b_.CreateLoad(type, Byte(args, b_.getInt64(offset)));
+  }
+  Value* Field(Value* args, int64_t offset) { return LoadOf(b_.getInt64Ty(), args, offset); }
+  Value* PointerField(Value* args, int64_t offset) { return LoadOf(pointer_, args, offset); }
 
-  template <typename Each>
-  void EachSum(Value* c, Value* c_stride, Each each) {
+  void EachSum(Value* c, Value* c_stride, absl::FunctionRef<void(int tile, Value* at)> each) {
     for (int i = 0; i < spec_.mr; ++i) {
       Value* row = i == 0 ? c : Byte(c, b_.CreateMul(c_stride, b_.getInt64(kTileSide)));
       for (int j = 0; j < spec_.nv; ++j) each(Sum(i, j), Byte(row, b_.getInt64(j * 4 * kTileSide)));
@@ -197,7 +206,7 @@ class Emitter {
     }
   }
 
-  // What streams leaves the lines of L1 to what stays.
+  // A tile that streams leaves the lines of L1 to others.
   void Load(int tile, Value* from, Value* stride, bool streams) {
     Do(streams ? llvm::Intrinsic::x86_tileloaddt164 : llvm::Intrinsic::x86_tileloadd64, "weft_amx_model_load", {tile},
        {from, stride});

@@ -28,12 +28,12 @@ struct TileRow {
 struct TileArgs {
   int64_t steps = 0;  // of kTileRowBytes, at least 1
   const void* a = nullptr;
-  int64_t a_stride = 0;     // between rows
+  int64_t a_stride = 0;              // between rows
   const int64_t* a_steps = nullptr;  // where each step lies, from `a` on
-  int64_t a_below = 0;      // from the upper tile to the lower one
-  const void* b = nullptr;  // tiles are kTileBytes one after another along K, without gaps between rows
-  int64_t b_beside = 0;     // from the left tile to the right one
-  const void* before = nullptr;  // what sums begin with, of C's shape; null: zeros. It may be C
+  int64_t a_below = 0;               // from the upper tile to the lower one
+  const void* b = nullptr;           // tiles are kTileBytes one after another along K, without gaps between rows
+  int64_t b_beside = 0;              // from the left tile to the right one
+  const void* before = nullptr;      // what sums begin with, of C's shape; null: zeros. It may be C
   int64_t before_stride = 0;
   void* c = nullptr;
   int64_t c_stride = 0;

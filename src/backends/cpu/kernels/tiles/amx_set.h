@@ -19,7 +19,7 @@ struct TileSet {
 absl::StatusOr<TileSet> FetchTiles(KernelSet::State& state, DType input, bool a_streams = false);
 
 // Where steps of A lie that follow each other, kBytes apart (TileArgs::a_steps): as many as one call of a block takes.
-inline constexpr int64_t kMostTileSteps = 160;
+inline constexpr int64_t kMostTileSteps = 64;
 template <int64_t kBytes>
 inline constexpr std::array<int64_t, kMostTileSteps> kTileSteps = [] {
   std::array<int64_t, kMostTileSteps> steps = {};
