@@ -185,8 +185,8 @@ TEST(KeptPanels, OfConvolutionsGiveTheSameBits) {
         const Ref<Buffer> xs = of(dims);
         const Ref<Buffer> first = Launch(*program, {x, w});
         EXPECT_EQ(device.backend->panels().made(), 0);
-        // A kernel of bf16 that is widened first, or taken by AMX, is not kept.
-        const int64_t made = dtype == DType::kF32 || (TargetFromName(isa)->has_bf16_dot && isa != "amx") ? 1 : 0;
+        // A kernel of bf16 that is widened first is not kept.
+        const int64_t made = dtype == DType::kF32 || TargetFromName(isa)->has_bf16_dot ? 1 : 0;
         for (int launch = 0; launch < 2; ++launch) {
           const Ref<Buffer> again = Launch(*program, {x, w});
           EXPECT_EQ(std::memcmp(again->host_data(), first->host_data(), first->bytes()), 0);
@@ -255,7 +255,7 @@ TEST(KeptPanels, OfKernelsThatLieOutputsFirstGiveTheSameBits) {
           const Ref<Buffer> y = Launch(*here, {x, w});
           ASSERT_EQ(std::memcmp(y->host_data(), wanted->host_data(), wanted->bytes()), 0) << launch;
         }
-        const bool keeps = c.groups < 32 && (dtype == DType::kF32 || (TargetFromName(isa)->has_bf16_dot && isa != "amx"));
+        const bool keeps = c.groups < 32 && (dtype == DType::kF32 || TargetFromName(isa)->has_bf16_dot);
         EXPECT_EQ(device.backend->panels().made(), keeps ? 1 : 0);
         const Ref<Buffer> like = of(turned, other);
         const auto size = static_cast<int64_t>(like->bytes());

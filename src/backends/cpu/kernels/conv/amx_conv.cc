@@ -130,6 +130,21 @@ class Pixels : public TileOperands {
     for (int64_t i = 0; i < rows; ++i, Advance(place)) to[i] = ResultOf(place);
   }
 
+  // The way back from PackB of all columns of a group: elements to where they lay. Marks the taps that are there.
+  void UnpackB(const char* packed, char* weights, std::vector<bool>* seen) const {
+    for (const Tap& tap : taps_) (*seen)[static_cast<size_t>(tap.stored)] = true;
+    for (int64_t i = 0; weights != nullptr && i < call_.group_to * k(); ++i) {
+      const int64_t column = i / k(), at = i % k(), c = at % run_;
+      if (c >= run_taps_ * call_.group_from) continue;
+      const Tap& tap = taps_[at / run_ * run_taps_ + c / call_.group_from];
+      const int64_t from = column / kTileSide * TilePackedBytes(k(), kTileSide, element_) +
+                           (at / word_ * kTileSide + column % kTileSide) * 4 + at % word_ * element_;
+      const int64_t to = group_ * call_.group_stride + column * call_.to_stride + tap.stored * call_.tap_stride +
+                         c % call_.group_from * call_.from_stride;
+      std::memcpy(weights + to * element_, packed + from, element_);
+    }
+  }
+
   // Says what decides how a kernel is packed, beside the strides of the kernel.
   void AddForm(std::vector<int64_t>* form) const {
     form->insert(form->end(), {run_taps_, run_});
@@ -472,6 +487,25 @@ absl::Status PackKernel(const Gathering& gathering, char* packed, ThreadPool& po
   return absl::OkStatus();
 }
 
+// Returns the elements that are written, or, where `weights` is null, would be: of all taps, or none.
+int64_t UnpackAll(const Gathering& gathering, const char* packed, char* weights) {
+  const GatherCall& call = gathering.gather;
+  const TileConv conv(gathering.target, call);
+  std::vector<bool> seen(static_cast<size_t>(call.geometry.window));
+  for (int64_t p = 0; p < conv.phases(); ++p) {
+    Pixels pixels = conv.PhaseAt(p);
+    for (int64_t group = 0; group < call.groups; ++group) {
+      pixels.SetGroup(group);
+      pixels.UnpackB(packed, weights, &seen);
+      if (packed != nullptr) packed += PackedGroupBytes(call, pixels);
+    }
+  }
+  const bool all = std::ranges::find(seen, false) == seen.end();
+  return all ? call.geometry.window * call.groups * call.group_from * call.group_to : 0;
+}
+int64_t Unpackable(const Gathering& gathering) { return UnpackAll(gathering, nullptr, nullptr); }
+void Unpack(const Gathering& gathering, const char* packed, char* weights) { UnpackAll(gathering, packed, weights); }
+
 }  // namespace
 
 constinit const GatherImplementation kGatherAmx = {.name = "conv amx",
@@ -479,6 +513,8 @@ constinit const GatherImplementation kGatherAmx = {.name = "conv amx",
                                                    .run = Run,
                                                    .packed_bytes = PackedBytes,
                                                    .packed_form = PackedForm,
-                                                   .pack = PackKernel};
+                                                   .pack = PackKernel,
+                                                   .unpackable = Unpackable,
+                                                   .unpack = Unpack};
 
 }  // namespace weft::cpu
