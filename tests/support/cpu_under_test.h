@@ -18,7 +18,7 @@ inline std::string IsaUnderTest() {
 inline cpu::CpuTarget TargetUnderTest() { return *cpu::TargetFromName(IsaUnderTest()); }
 
 inline absl::StatusOr<std::unique_ptr<cpu::CpuBackend>> NewCpuBackend(cpu::CpuOptions options = {}) {
-  if (options.isa.empty()) options.isa = IsaUnderTest();
+  if (const std::string isa = IsaUnderTest(); options.isa == "auto" && !isa.empty()) options.isa = isa;
   return cpu::CpuBackend::Create(options);
 }
 
