@@ -61,9 +61,7 @@ bool Add(cpu::CpuBackend& backend, DType dtype, const Shape& shape, Part part, c
                            std::to_string(shape.queries) + "x" + std::to_string(shape.width) + " over " + std::to_string(shape.keys) +
                            (shape.key_heads > 0 ? " of " + std::to_string(shape.key_heads) + " heads" : "") +
                            (shape.rows_first ? " rows first" : "") + (shape.causal ? " causal" : "") + kPartNames[static_cast<int>(part)];
-  for (const std::string& text : options.rest) {
-    if (name.find(text) == std::string::npos) return true;
-  }
+  if (!options.rest.empty() && name.find(options.rest[1]) == std::string::npos) return true;
   std::vector<ir::Value> parameters;
   std::vector<Ref<Buffer>> buffers;
   const int64_t key_heads = shape.key_heads > 0 ? shape.key_heads : shape.heads;
@@ -117,9 +115,10 @@ bool Add(cpu::CpuBackend& backend, DType dtype, const Shape& shape, Part part, c
 
 int main(int argc, char** argv) {
   const bench::Options options = bench::Parse(argc, argv);
-  if (options.help) {
-    std::fputs("usage: attention [--json] [--quick] [--help] [TEXT that a row's name has]...\n", stdout);
-    return 0;
+  const bool only = options.rest.size() == 2 && options.rest[0] == "--only";
+  if (options.help || (!only && !options.rest.empty())) {
+    std::fputs("usage: attention [--json] [--quick] [--help] [--only TEXT of a row's name]\n", options.help ? stdout : stderr);
+    return options.help ? 0 : 2;
   }
   const auto backend = cpu::CpuBackend::Create({.threads = options.threads});
   if (!backend.ok()) return 1;

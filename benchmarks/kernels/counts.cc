@@ -10,13 +10,13 @@ namespace {
 using weft::Counter;
 using weft::Sample;
 
-constexpr int kRounds = 15, kTimes = 1 << 20;
+constexpr int kTimes = 1 << 20;
 
 // The median over the rounds, of nanoseconds for one call; `call` gets its number.
 template <typename Call>
-double Nanoseconds(Call call) {
+double Nanoseconds(bool quick, Call call) {
   std::vector<double> rounds;
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < (quick ? 3 : 15); ++round) {
     const bench::Clock::time_point start = bench::Clock::now();
     for (int i = 0; i < kTimes; ++i) {
       call(i);
@@ -29,12 +29,21 @@ double Nanoseconds(Call call) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  const bench::Options options = bench::Parse(argc, argv);
+  if (options.help || !options.rest.empty()) {
+    std::fputs("usage: counts [--json] [--quick] [--help]\n", options.help ? stdout : stderr);
+    return options.help ? 0 : 2;
+  }
   const auto metrics = std::make_unique<weft::Metrics>();
-  const double loop = Nanoseconds([](int) {});
-  std::printf("nanoseconds, the loop's %.2f taken off\n", loop);
-  std::printf("%6.1f  a count under the recording lock (limit 3)\n",
-              Nanoseconds([&](int) { metrics->AddAlone(Counter::kOperationsRecorded); }) - loop);
-  std::printf("%6.1f  a count of any thread\n", Nanoseconds([&](int) { metrics->Add(Counter::kLaunches); }) - loop);
-  std::printf("%6.1f  a sample (limit 20)\n", Nanoseconds([&](int i) { metrics->Add(Sample::kRun, 1000 + i % 100, i); }) - loop);
+  const double loop = Nanoseconds(options.quick, [](int) {});
+  std::vector<bench::Row> rows;
+  const auto add = [&](const char* name, auto call) {
+    rows.push_back({name, std::max(0.0, Nanoseconds(options.quick, call) - loop), "ns", 0, 0, {}});
+  };
+  add("a count under the recording lock", [&](int) { metrics->AddAlone(Counter::kOperationsRecorded); });
+  add("a count of any thread", [&](int) { metrics->Add(Counter::kLaunches); });
+  add("a sample", [&](int i) { metrics->Add(Sample::kRun, 1000 + i % 100, i); });
+  bench::Print(rows, options);
+  return 0;
 }

@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 PROGRAMS = os.path.join(os.environ["WEFT_BUILD"], "bin")
-ALL = ["accuracy", "attention", "bf16", "checkpoint", "collectives", "control_flow", "conv_layers", "custom_call", "footprint", "gemm_conv", "places", "plugin_launch", "record", "seeing_inside", "start", "train_step",
+ALL = ["accuracy", "attention", "bf16", "checkpoint", "collectives", "control_flow", "conv_layers", "counts", "custom_call", "footprint", "gemm_conv", "places", "plugin_launch", "record", "seeing_inside", "start", "train_step",
        "workloads"]
 
 
@@ -38,7 +38,7 @@ class Benchmarks(unittest.TestCase):
 
     def test_wrong_options_are_answered_with_the_usage(self):
         wrong = [(program, [option]) for program in ALL for option in ("--fast", "--threads", "fast")]
-        wrong += [("checkpoint", ["--dir"]), ("collectives", ["--plugin"]), ("conv_layers", ["--batch", "0"]), ("conv_layers", ["--only"]), ("gemm_conv", ["--threads", "0"]), ("gemm_conv", ["--threads", "two"]), ("gemm_conv", ["avx2", "avx512"]),
+        wrong += [("attention", ["--only"]), ("checkpoint", ["--dir"]), ("collectives", ["--plugin"]), ("conv_layers", ["--batch", "0"]), ("conv_layers", ["--only"]), ("gemm_conv", ["--threads", "0"]), ("gemm_conv", ["--threads", "two"]), ("gemm_conv", ["avx2", "avx512"]),
                   ("record", ["--peers-in"]), ("places", ["--only"]), ("places", ["--only", "rnn"]), ("plugin_launch", ["--plugin"]), ("plugin_launch", ["--mesh"]), ("train_step", ["--only", "rnn"]), ("train_step", ["--only"]), ("train_step", ["--steps", "many"]),
                   ("train_step", ["--steps", "0"]), ("train_step", ["--threads", "1"]), ("start", ["--threads", "1"]), ("workloads", ["--only", "rnn"]), ("workloads", ["--seconds", "none", "--only", "gemm-64"]),
                   ("workloads", ["--channels-first", "--only", "gemm-64"])]
