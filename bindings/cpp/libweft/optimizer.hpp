@@ -3,6 +3,7 @@
 #define LIBWEFT_OPTIMIZER_HPP
 
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "checkpoint.hpp"
@@ -147,6 +148,10 @@ result<optimizer> optimizer_of(const tensor_refs& parameters, const Options& opt
     return result<optimizer>(raw);
   return optimizer::adopt(parameters.context_handle(), out);
 }
+/* A parameter whose type is not deduced, so that lists convert to it, of a template: whoever only includes this header does
+ * not pay for the vectors below. */
+template <class Group>
+using groups_of = std::span<const std::type_identity_t<Group>>;
 template <auto Create, class Group>
 result<optimizer> optimizer_of_groups(std::span<const Group> groups) {
   std::vector<decltype(options_of(groups.front().options))> options;
@@ -169,8 +174,9 @@ result<optimizer> optimizer_of_groups(std::span<const Group> groups) {
 [[nodiscard]] inline result<optimizer> try_sgd(const tensor_refs& parameters, const sgd_options& options = {}) {
   return detail::optimizer_of<weft_sgd_create>(parameters, options);
 }
-[[nodiscard]] inline result<optimizer> try_sgd(std::span<const sgd_group> groups) {
-  return detail::optimizer_of_groups<weft_sgd_create_groups>(groups);
+template <class Group = sgd_group>
+[[nodiscard]] result<optimizer> try_sgd(detail::groups_of<Group> groups) {
+  return detail::optimizer_of_groups<weft_sgd_create_groups, Group>(groups);
 }
 /* Stochastic gradient descent, with momentum and Nesterov's variant: weft::sgd({w, b}, {.momentum = 0.9}). Since
  * 1.2. */
@@ -178,7 +184,10 @@ result<optimizer> optimizer_of_groups(std::span<const Group> groups) {
   return detail::must(try_sgd(parameters, options));
 }
 /* The same with groups of parameters. Since 1.2. */
-[[nodiscard]] inline optimizer sgd(std::span<const sgd_group> groups) { return detail::must(try_sgd(groups)); }
+template <class Group = sgd_group>
+[[nodiscard]] optimizer sgd(detail::groups_of<Group> groups) {
+  return detail::must(try_sgd<Group>(groups));
+}
 [[nodiscard]] inline result<optimizer> try_adam(const tensor_refs& parameters, const adam_options& options = {}) {
   return detail::optimizer_of<weft_adam_create>(parameters, options);
 }
@@ -186,11 +195,15 @@ result<optimizer> optimizer_of_groups(std::span<const Group> groups) {
 [[nodiscard]] inline optimizer adam(const tensor_refs& parameters, const adam_options& options = {}) {
   return detail::must(try_adam(parameters, options));
 }
-[[nodiscard]] inline result<optimizer> try_adam(std::span<const adam_group> groups) {
-  return detail::optimizer_of_groups<weft_adam_create_groups>(groups);
+template <class Group = adam_group>
+[[nodiscard]] result<optimizer> try_adam(detail::groups_of<Group> groups) {
+  return detail::optimizer_of_groups<weft_adam_create_groups, Group>(groups);
 }
 /* The same with groups of parameters. Since 1.2. */
-[[nodiscard]] inline optimizer adam(std::span<const adam_group> groups) { return detail::must(try_adam(groups)); }
+template <class Group = adam_group>
+[[nodiscard]] optimizer adam(detail::groups_of<Group> groups) {
+  return detail::must(try_adam<Group>(groups));
+}
 [[nodiscard]] inline result<optimizer> try_adamw(const tensor_refs& parameters, const adam_options& options = {}) {
   return detail::optimizer_of<weft_adamw_create>(parameters, options);
 }
@@ -198,11 +211,15 @@ result<optimizer> optimizer_of_groups(std::span<const Group> groups) {
 [[nodiscard]] inline optimizer adamw(const tensor_refs& parameters, const adam_options& options = {}) {
   return detail::must(try_adamw(parameters, options));
 }
-[[nodiscard]] inline result<optimizer> try_adamw(std::span<const adam_group> groups) {
-  return detail::optimizer_of_groups<weft_adamw_create_groups>(groups);
+template <class Group = adam_group>
+[[nodiscard]] result<optimizer> try_adamw(detail::groups_of<Group> groups) {
+  return detail::optimizer_of_groups<weft_adamw_create_groups, Group>(groups);
 }
 /* The same with groups of parameters. Since 1.2. */
-[[nodiscard]] inline optimizer adamw(std::span<const adam_group> groups) { return detail::must(try_adamw(groups)); }
+template <class Group = adam_group>
+[[nodiscard]] optimizer adamw(detail::groups_of<Group> groups) {
+  return detail::must(try_adamw<Group>(groups));
+}
 
 enum class schedule_kind : std::uint32_t { constant, linear, cosine, step, exponential, one_cycle };
 
