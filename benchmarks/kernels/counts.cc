@@ -1,4 +1,4 @@
-// What counting costs by itself: nanoseconds of a count and of a sample, one thread. It looks inside: it links the runtime, not libweft.so.
+// Measures nanoseconds of one count and of one sample on one thread. The program links the runtime itself, not libweft.so.
 // How many a step has is what `weft_metrics_render` says of one; benchmarks/seeing_inside.c has the cost of whole calls.
 #include <memory>
 

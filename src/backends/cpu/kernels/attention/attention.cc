@@ -409,7 +409,7 @@ class Driver {
         });
       }
     };
-    // Where there are many short members, one is a task: its keys are packed where they are read.
+    // A task is a whole key head where these are many and short: the thread that packs its keys reads them.
     if (cut_.tiles && call_.group * cut_.query_blocks <= kManyTasks && KeyMembers(call_) >= 4 * pool.threads()) {
       deal(KeyMembers(call_), [&](int64_t i) { failure_.Note(tasks_.RunMember(i)); });
       return failure_.status();

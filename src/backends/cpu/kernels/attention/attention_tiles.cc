@@ -1,3 +1,4 @@
+// See attention_tiles.h.
 #include "src/backends/cpu/kernels/attention/attention_tiles.h"
 
 #include <algorithm>

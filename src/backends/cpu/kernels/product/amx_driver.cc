@@ -66,12 +66,12 @@ struct Space {
   float* wide = nullptr;
   int64_t group = 0, tile = 0;  // the first block of rows and tile of columns that `wide` has
   alignas(64) float sums[2][kTileBlockSide * kTileBlockSide];
-  // Which of the two the next block leaves its sums in, and the other if it is still to be rounded, and to where.
+  // The next block leaves its sums in one of the two; the other may still have to be rounded, to these places.
   int next = 0;
   const float* owed = nullptr;
   const Rows32* owed_to = nullptr;
   int64_t owed_offset = 0;
-  // Those of this block of rows and of the one before.
+  // The rows of this block and of the block before it.
   Rows32 rows[2];
   int at = 0;
   // Rows and tiles of columns whose epilogue waits; null where none does.
@@ -256,7 +256,7 @@ class Driver {
     return space.wide + (row_block - space.group) * kTileBlockSide * WideStride() + (tile - space.tile) * kTileSide;
   }
 
-  // Where the rows of a block of rows go.
+  // Finds the places that the rows of a block go to.
   const Rows32& RowsOf(Space& space, int64_t r) const {
     if (space.rows[space.at].row_block != r) space.rows[space.at ^= 1].Set(p_, r);
     return space.rows[space.at];

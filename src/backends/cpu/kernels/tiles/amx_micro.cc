@@ -112,7 +112,7 @@ class Emitter {
   }
 
  private:
-  // Where the next step of A is told, where its tiles of B lie, and where the next row of sums is told.
+  // Pointers that move on: to the next offset of A, to the tiles of B, and to the next row of sums.
   enum { kSteps, kB, kRows };
   using Places = std::array<Value*, 3>;
 

@@ -1,3 +1,4 @@
+// See amx_set.h.
 #include "src/backends/cpu/kernels/tiles/amx_set.h"
 
 #include "src/runtime/status.h"

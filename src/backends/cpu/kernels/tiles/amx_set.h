@@ -18,7 +18,7 @@ struct TileSet {
 // `a_streams`: A does not stay in L1 from one block of columns to the next.
 absl::StatusOr<TileSet> FetchTiles(KernelSet::State& state, DType input, bool a_streams = false);
 
-// Where steps of A lie that follow each other, kBytes apart (TileArgs::a_steps): as many as one call of a block takes.
+// Offsets of steps of A that lie kBytes apart (TileArgs::a_steps), as many as one call of a block takes.
 inline constexpr int64_t kMostTileSteps = 64;
 template <int64_t kBytes>
 inline constexpr std::array<int64_t, kMostTileSteps> kTileSteps = [] {
