@@ -33,6 +33,8 @@ class Builder {
   Value Emit(const OpDef& op, Values operands, Attrs attrs = {}, RegionSpan regions = {});
   // All results.
   Values EmitAll(const OpDef& op, Values operands, Attrs attrs = {}, RegionSpan regions = {});
+  // The single result of a call that the caller has checked and whose type it knows. No default is filled in.
+  Value EmitKnown(const OpDef& op, Values operands, Attrs attrs, Type type);
 
   void Fail(absl::Status status) {
     if (status_.ok()) status_ = std::move(status);

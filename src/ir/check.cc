@@ -228,6 +228,14 @@ Values Builder::EmitAll(const OpDef& op, Values operands, Attrs attrs, RegionSpa
   return values;
 }
 
+Value Builder::EmitKnown(const OpDef& op, Values operands, Attrs attrs, Type type) {
+  if (!ok()) return {};
+  ++emitted_;
+  Types types;
+  types.push_back(std::move(type));
+  return Value{Node::Create(op, std::move(operands), std::move(attrs), std::move(types), nullptr, location_), 0};
+}
+
 Value Builder::Emit(const OpDef& op, Values operands, Attrs attrs, RegionSpan regions) {
   return EmitAll(op, std::move(operands), std::move(attrs), regions)[0];
 }

@@ -28,12 +28,34 @@ namespace {
 // The limit of ir::CheckCall, whose bytes fit 63 bits in every type.
 constexpr int64_t kTooMany = (int64_t{1} << 59) + 1;
 
+// The common shape of all operands; a failure names the call.
+absl::StatusOr<Dims> CommonDims(const ir::OpDef& op, std::span<const ir::Value> operands) {
+  Dims dims;
+  for (const ir::Value& x : operands) {
+    if (!x || x.dims().empty() || x.dims() == dims) continue;
+    if (dims.empty()) {
+      dims = x.dims();
+      continue;
+    }
+    absl::StatusOr<Dims> joined = BroadcastDims(dims, x.dims());
+    if (joined.ok() && CheckedCount(*joined).value_or(kTooMany) >= kTooMany) {
+      joined = UserError("the common shape ", DimsToString(*joined), " is too large");
+    }
+    if (!joined.ok()) return ir::NameCall(op, operands, joined.status());
+    dims = *std::move(joined);
+  }
+  return dims;
+}
+
 // Trailing alignment: operand dimension i becomes result dimension i + (rank difference).
 ir::Value BroadcastOperand(ir::Builder& b, const ir::Value& x, const Dims& dims) {
   if (x.dims() == dims) return x;
   ir::Ints positions;
   for (size_t i = 0; i < x.dims().size(); ++i) positions.push_back(dims.size() - x.dims().size() + i);
-  return b.Emit(kOp_broadcast_in_dim, {x}, {ir::Ints(dims.begin(), dims.end()), positions});
+  ir::Attrs attrs;
+  attrs.set(1, std::move(positions));
+  attrs.set(0, ir::Ints(dims.begin(), dims.end()));
+  return b.EmitKnown(kOp_broadcast_in_dim, {x}, std::move(attrs), ir::Type::Tensor(x.dtype(), dims));
 }
 
 }  // namespace
@@ -51,21 +73,13 @@ ir::Values CallAll(ir::Builder& b, const ir::OpDef& op, ir::Values operands, ir:
         b.Fail(std::move(status));
         return ir::Values(count);
       }
-      Dims dims;
-      for (const ir::Value& x : operands) {
-        if (!x) continue;
-        absl::StatusOr<Dims> joined = BroadcastDims(dims, x.dims());
-        if (joined.ok() && CheckedCount(*joined).value_or(kTooMany) >= kTooMany) {
-          joined = UserError("the common shape ", DimsToString(*joined), " is too large");
-        }
-        if (!joined.ok()) {
-          b.Fail(ir::NameCall(op, operands, joined.status()));
-          return ir::Values(count);
-        }
-        dims = *std::move(joined);
+      absl::StatusOr<Dims> dims = CommonDims(op, operands);
+      if (!dims.ok()) {
+        b.Fail(dims.status());
+        return ir::Values(count);
       }
       for (ir::Value& x : operands) {
-        if (x) x = BroadcastOperand(b, x, dims);
+        if (x) x = BroadcastOperand(b, x, *dims);
       }
     }
   }
