@@ -242,8 +242,8 @@ PyMODINIT_FUNC PyInit__weft_torch(void) {
     return PyErr_NoMemory();
   }
   PyObject* module = PyModule_Create(&definition);
-  PyMethodDef* const methods[] = {value_methods, layer_methods, norm_methods,   batch_norm_methods,
-                                  loss_methods,  shape_methods, wrapped_methods};
+  PyMethodDef* const methods[] = {value_methods,      layer_methods, norm_methods,
+                                  batch_norm_methods, loss_methods,  shape_methods};
   bool good = module != NULL && value_init(module);
   for (size_t i = 0; good && i < sizeof methods / sizeof *methods; ++i) {
     good = PyModule_AddFunctions(module, methods[i]) == 0;

@@ -297,9 +297,6 @@ extern PyMethodDef batch_norm_methods[];
 extern PyMethodDef loss_methods[];
 extern PyMethodDef shape_methods[];
 
-/* wrapped.c */
-extern PyMethodDef wrapped_methods[];
-
 /* callable.c: kernels with number arguments, as Python callables */
 PyObject* callable_new(PyObject* self, PyObject* args);
 PyObject* callable_call(PyObject* kernel, PyObject* const* args, Py_ssize_t nargs, PyObject* names);

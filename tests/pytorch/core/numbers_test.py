@@ -1,4 +1,4 @@
-"""Numbers beside tensors, as operands and as factors."""
+"""Complex numbers beside tensors, as operands and as factors."""
 
 import unittest
 
@@ -37,28 +37,6 @@ class ComplexNumbers(unittest.TestCase):
         for function in (lambda: x + 1j, lambda: x * 1j, lambda: x == 1j):
             with self.assertRaisesRegex((RuntimeError, NotImplementedError), "lacks the common dtype of the operands"):
                 function()
-
-
-class WrappedNumbers(unittest.TestCase):
-    """What torch asks a number's tensor for, before it hands a kernel the number."""
-
-    def test_tensors_of_one_number_have_it(self):
-        for number, dtype in ((2.5, torch.float64), (-(2**63), torch.int64), (True, torch.bool), (1 - 2j, torch.complex128)):
-            found = torch.tensor(number, dtype=dtype)._wrapped_number
-            self.assertEqual((type(found), found), (type(number), number))
-
-    def test_other_tensors_have_not(self):
-        for tensor in (torch.ones(1, dtype=torch.float64), torch.tensor(1.0), torch.ones(2), torch.empty(0),
-                       torch.tensor(1.0, dtype=torch.float64, device="meta"), torch.tensor(1.0, dtype=torch.float64, device=DEVICE),
-                       torch.eye(2).to_sparse()):  # fmt: skip
-            self.assertFalse(hasattr(tensor, "_wrapped_number"))
-            with self.assertRaisesRegex(AttributeError, "_wrapped_number"):
-                tensor._wrapped_number
-
-    def test_kernels_get_it(self):
-        x = torch.ones(2, dtype=torch.int64, device=DEVICE)
-        for number in (2**62 + 1, 0.5, True):
-            self.assertEqual((x + number).cpu().tolist(), (torch.ones(2, dtype=torch.int64) + number).tolist())
 
 
 if __name__ == "__main__":

@@ -260,7 +260,6 @@ def install():
     torch._register_device_module("xla", _module())
     torch._C._acc.register_python_privateuseone_hook(_Hooks())
     torch._C._acc.register_python_privateuseone_device_guard(_Guard())
-    torch.Tensor._wrapped_number = runtime.C.wrapped_number()
     torch.Tensor.is_xla = property(lambda self: self.device.type == "xla")
     torch.Tensor.xla = _tensor_xla
     torch.nn.Module.xla = _module_xla
