@@ -288,6 +288,40 @@ class Others(unittest.TestCase):
             "fft", lambda x: (torch.fft.fft(x), torch.fft.ifft(torch.fft.rfft2(x)), torch.fft.irfft(torch.fft.rfft(x), 5)), a
         )
 
+    def test_histc(self):
+        core.clear_counters()
+        special = torch.tensor([0.0, 1.0, 2.0, 3.0, 3.0, -1.0, float("inf"), float("nan")])
+        for bins in (1, 3, 4):
+            self.check("given range", lambda x: torch.histc(x, bins=bins, min=0, max=3), special, bits=True)
+            self.check("range of the numbers", lambda x: torch.histc(x, bins=bins), torch.linspace(-2, 5, 40), bits=True)
+            self.check("one number", lambda x: torch.histc(x, bins=bins), torch.ones(4, dtype=torch.float64), bits=True)
+        for count in (2, 3, 7, 60):  # torch's CPU takes no integers, its accelerators do
+            x = torch.randint(0, count, (200,), generator=torch.Generator().manual_seed(count))
+            for dtype in (torch.int32, torch.int64, torch.uint8):
+                found = torch.histc(x.to(dtype).to(DEVICE), bins=count, min=0, max=count - 1)
+                self.assertEqual((found.dtype, found.tolist()), (dtype, torch.bincount(x, minlength=count).tolist()))
+        self.assertEqual(host_operations(), [])
+
+    def test_grouped_mm(self):
+        """Products of groups, empty ones too, in the three forms, and both gradients."""
+        core.clear_counters()
+        generator = torch.Generator().manual_seed(0)
+        x, w, planes = (torch.randn(*shape, generator=generator) for shape in ((16, 8), (4, 8, 16), (4, 16, 8)))
+        for ends in ([3, 3, 9, 16], [0, 5, 5, 16], [16, 16, 16, 16], [1, 2, 3, 4]):
+            offs, last = torch.tensor(ends, dtype=torch.int32), ends[-1]
+
+            def rows(x, w):
+                x, w = x.clone().requires_grad_(), w.clone().requires_grad_()
+                out = torch._grouped_mm(x, w, offs=offs.to(x.device))[:last]
+                out.square().sum().backward()
+                return out.detach(), x.grad[:last], w.grad
+
+            self.check(f"rows {ends}", rows, x, w)
+            self.check("inner", lambda x: torch._grouped_mm(x.t(), x.clone(), offs=offs.to(x.device)), x)
+            self.check("columns", lambda p, x: torch._grouped_mm(p, x.t(), offs=offs.to(x.device))[:, :last], planes, x)
+        self.check("lists", lambda p, w: torch._grouped_mm(p, w), planes, w)
+        self.assertEqual(host_operations(), [])
+
 
 if __name__ == "__main__":
     unittest.main()

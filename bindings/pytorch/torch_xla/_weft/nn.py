@@ -6,7 +6,7 @@ from . import runtime
 from .factory import converted
 from .generator import draw
 from .reduce import axis_of, reduced
-from .runtime import BOOL, C, DTYPES, F32, FLOATS
+from .runtime import BOOL, C, DTYPES, F32, FLOATS, I32
 from .table import lower
 
 op = C.op
@@ -249,3 +249,34 @@ def binary_cross_entropy(self, target, weight=None, reduction=1):
 if runtime.VERSION >= (2, 13):  # before, torch refuses gradients of complex dense layers where a device has a kernel for them
     lower("linear")(C.linear)
     lower("linear_backward")(C.linear_backward)
+
+
+def _turned(x):
+    """The last two dimensions in each other's place."""
+    return op("transpose", x, permutation=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
+@lower("_grouped_mm")
+def grouped_mm(self, mat2, offs=None, bias=None, out_dtype=None):
+    """One product for each group; `offs` are the ends of groups along the dimension that has them one behind the other. Elements
+    behind the last end, which torch leaves as they are in memory, are 0.
+    """
+    a, b = C.read(self), C.read(mat2)
+    if bias is not None or not (2 <= a.ndim <= 3 and 2 <= b.ndim <= 3) or (offs is None) != (a.ndim == b.ndim == 3):
+        raise RuntimeError("_grouped_mm takes matrices in groups by their offsets, or two lists of matrices, and no bias")
+    wanted = a.dtype if out_dtype is None else DTYPES[out_dtype]
+    if offs is None:
+        return C.wrap(converted(op("matmul", a, b), wanted))
+    ends = converted(C.read(offs), I32)
+    groups = ends.shape[0]
+    starts = op("pad", ends, C.scalar(I32, 0, a.device), edge_padding_low=(1,), edge_padding_high=(-1,), interior_padding=(0,))
+    sizes = op("sub", ends, starts)
+    if a.ndim == 2 and b.ndim == 3:
+        out = op("ragged_dot", a, b, sizes)
+    elif a.ndim == 3:
+        out = _turned(op("ragged_dot", _turned(b), _turned(a), sizes))
+    else:  # the gradient of ragged_dot's matrices
+        m, n = a.shape[0], b.shape[1]
+        matrices = op("full", shape=(groups, m, n), value=0.0, dtype=a.dtype, device=a.device)
+        out = gradient("ragged_dot", (_turned(a), matrices, sizes), (b,), (False, True, False))[1]
+    return C.wrap(converted(out, wanted))

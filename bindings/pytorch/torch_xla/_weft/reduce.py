@@ -331,6 +331,16 @@ def bincount(self, weights=None, minlength=0):
     return C.wrap(op("bincount", x, w if w.dtype in FLOATS else converted(w, runtime.F64), length=length))
 
 
+@lower("histc")
+def histc(self, bins=100, min=0, max=0):  # noqa: A002
+    """Integers too, as on torch's accelerators; their bins are those of f64."""
+    x = C.read(self)
+    if x.dtype not in FLOATS and (x.dtype in COMPLEX or x.dtype == BOOL):
+        raise NotImplementedError(f"histc of {self.dtype} is not there on the device xla")
+    counted = op("histc", x if x.dtype in FLOATS else converted(x, runtime.F64), bins=bins, low=float(min), high=float(max))
+    return C.wrap(converted(counted, x.dtype))
+
+
 @lower("searchsorted.Tensor")
 def searchsorted(sorted_sequence, self, *, out_int32=False, right=False, side=None, sorter=None):
     if sorted_sequence.dim() != 1 or sorter is not None:
