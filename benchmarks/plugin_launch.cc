@@ -41,7 +41,7 @@ void** table = nullptr;
 Entry upload, execute, compile, load;
 std::atomic<int> copies{0}, compilations{0};
 
-// Of the last launch.
+// The last launch, as the plugin saw it.
 struct Launch {
   api::Execute call;
   api::ExecuteOptions options;

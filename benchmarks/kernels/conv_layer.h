@@ -27,7 +27,7 @@ struct Layer {
     call.x = x.data();
     call.w = w.data();
     call.y = y.data();
-    // Of a spread input's pixels a tap meets one in spread².
+    // A tap meets one in spread² of a spread input's pixels.
     flops = 2.0 * static_cast<double>(pixels * kernel) / static_cast<double>(spread * spread);
   }
   // Aligned as a program's buffers are: vectors that cross cache lines take depthwise layers twice the time.

@@ -48,13 +48,13 @@ class Net {
   weft_function* Function(const char* name, const std::vector<Dims>& inputs, size_t results, const Body& body);
 
   Tensor Linear(Tensor x, int64_t in, int64_t out, bool bias = true);
-  // Of images: the input, and where its rows, columns and features are.
+  // The input of a network of images, and where its rows, columns and features are.
   Tensor Image(int64_t batch, int64_t side, int64_t features);
   Dims Spatial() const { return channels_first_ ? Dims{2, 3} : Dims{1, 2}; }
   int64_t FeatureAxis() const { return channels_first_ ? 1 : 3; }
   // Square kernel of side k, padded by half of it.
   Tensor Conv(Tensor x, int64_t in, int64_t out, int64_t k, int64_t stride = 1, int64_t groups = 1);
-  // Of a square window of side k, padded by half of it less a half.
+  // Square window of side k, padded by half of it less a half.
   Tensor MaxPool(Tensor x, int64_t k, int64_t stride);
   // By the batch's own mean and variance in training, by given ones else.
   Tensor BatchNorm(Tensor x, int64_t features, bool training);

@@ -260,7 +260,7 @@ Tensor Depthwise(Net& n) { return Square(n, n.Conv(n.Param({4, 56, 56, 144}, 1),
 Tensor OneConvolution(Net& n) { return n.Conv(n.Image(8, 56, 64), 64, 64, 3); }
 Tensor OneConvolutionTraining(Net& n) { return Square(n, OneConvolution(n)); }
 Tensor OnePool(Net& n) { return n.MaxPool(n.Image(8, 112, 64), 3, 2); }
-// Of a sum with a parameter, so that the pool has a gradient.
+// The pool reads a sum with a parameter, so that it has a gradient.
 Tensor OnePoolTraining(Net& n) { return Square(n, n.MaxPool(wf_add(n.scope(), n.Image(8, 112, 64), n.Param({1}, 0.1)), 3, 2)); }
 
 constexpr double k61M = 26 * 768 * 3072.0, k124M = 768.0 * (50257 + 1024 + 12 * 12 * 768);

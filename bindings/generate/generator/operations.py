@@ -98,7 +98,7 @@ class Operation:
                 p += self.attribute_members(a, "size_t")
         if self.optional:
             p.append({"name": "opts", "type": "const %s_opts*" % self.function, "nullable": True})
-        # Of several results those that are not wanted may be left out.
+        # A call may leave out results that it does not want, where there are several.
         p += [{"name": self.result(i), "type": "weft_tensor**", "dir": "out", "own": "own", "nullable": len(self.results) > 1}
               for i in range(len(self.results))]
         return dict(self.common, name=self.function, since=self.since, returns="weft_error*", returns_own="own", doc=self.o["doc"],

@@ -93,7 +93,7 @@ def asinh(z):
 def atanh(z):
     a, b = z.real, z.imag
     far = _infinite(z)
-    # Of |a|, where nothing cancels; at |a| = 1 without b's square, which is lost where b is small.
+    # With |a| nothing cancels; at |a| = 1 without b's square, which is lost where b is small.
     size, away = _ops.abs(a), 1 - _ops.abs(a)
     pole = _ops.log(2 / _ops.abs(b)) * 0.5
     small = (away == 0) & (_ops.abs(b) < 1e-4)

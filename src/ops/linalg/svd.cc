@@ -52,7 +52,7 @@ struct Thin {
 };
 
 // u (skew(u^H gu) / e s + s skew(v^H gv) / e + diag(gs)) v^H with e = s_j^2 - s_i^2, and what is outside of the spaces of u and v.
-// Of complex x the phases of u turn, too. Source: Townsend, Differentiating the singular value decomposition (2016); Wan and Zhang,
+// A complex x turns the phases of u, too. Source: Townsend, Differentiating the singular value decomposition (2016); Wan and Zhang,
 // Automatic differentiation for complex valued SVD (2019).
 Value OfFactors(Builder& b, const Thin& t, int64_t m, int64_t n) {
   const int64_t k = std::min(m, n);

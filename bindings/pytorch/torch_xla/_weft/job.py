@@ -87,7 +87,7 @@ class Job:
         return self._through("weft_job_all_gather", value)
 
     def reduce_scatter(self, value, reduction):
-        """Of the reduction, the part of this process along the first dimension."""
+        """The part of the reduction that this process has, along the first dimension."""
         return self._through("weft_job_reduce_scatter", value, reduction)
 
     def all_to_all(self, value):

@@ -211,7 +211,7 @@ def all_gather(value, dim=0, groups=None, output=None, pin_layout=True):
 
 
 def reduce_scatter(reduce_type, input, scale, scatter_dim, shard_count, groups=None, output=None, pin_layout=True):
-    """Of the reduction times `scale`, this process's part along `scatter_dim`; into `output` where it is there.
+    """This process's part, along `scatter_dim`, of the reduction times `scale`; it goes into `output` where that is there.
 
     `shard_count` is the number of processes that take part. A list gives a list.
     """
