@@ -288,6 +288,29 @@ class Others(unittest.TestCase):
             "fft", lambda x: (torch.fft.fft(x), torch.fft.ifft(torch.fft.rfft2(x)), torch.fft.irfft(torch.fft.rfft(x), 5)), a
         )
 
+    def test_special_functions(self):
+        """Beside torch's CPU where both are accurate, and their limits, where torch often has NaN."""
+        core.clear_counters()
+        names = (
+            "i0 i0e i1 i1e modified_bessel_i0 modified_bessel_i1 modified_bessel_k0 modified_bessel_k1 "
+            "scaled_modified_bessel_k0 scaled_modified_bessel_k1 bessel_j0 bessel_j1 bessel_y0 bessel_y1 airy_ai erfcx"
+        ).split()
+        for name in names:
+            function = getattr(torch.special, name)
+            self.check(name, function, torch.linspace(0.1, 8, 41, dtype=torch.float64))
+            self.check(name + " of integers", function, torch.arange(1, 6))
+        for dtype in (torch.float32, torch.float64):
+            inside = torch.linspace(0.05, 0.95, 19, dtype=dtype)
+            self.check("ndtri", torch.special.ndtri, inside)
+            for name in ("gammainc", "gammaincc"):
+                self.check(name, getattr(torch.special, name), inside[:, None] * 10, inside * 12)
+            steps = torch.tensor([0.0, -0.0, 1.0, -1.0, float("inf"), 1e-45], dtype=dtype)
+            self.check("nextafter", torch.nextafter, steps[:, None], steps.flip(0), bits=True)
+        ends = torch.tensor([float("inf"), float("-inf")], device=DEVICE)
+        for name, limits in (("i0", ["inf", "inf"]), ("i1", ["inf", "-inf"]), ("bessel_j0", ["0.0", "0.0"]), ("i0e", ["0.0", "0.0"])):
+            self.assertEqual([str(x) for x in getattr(torch.special, name)(ends).tolist()], limits, name)
+        self.assertEqual(host_operations(), [])
+
     def test_histc(self):
         core.clear_counters()
         special = torch.tensor([0.0, 1.0, 2.0, 3.0, 3.0, -1.0, float("inf"), float("nan")])

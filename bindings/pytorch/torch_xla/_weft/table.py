@@ -35,7 +35,12 @@ _FLOAT_UNARY = {
     "rsqrt": "rsqrt", "sin": "sin", "cos": "cos", "tan": "tan", "tanh": "tanh", "sigmoid": "sigmoid", "erf": "erf",
     "erfinv": "erf_inv", "sinh": "sinh", "cosh": "cosh", "asinh": "asinh", "acosh": "acosh", "atanh": "atanh",
     "asin": "asin", "acos": "acos", "atan": "atan", "erfc": "erfc", "lgamma": "lgamma", "digamma": "digamma",
-    "special_i0e": "bessel_i0e", "special_i1e": "bessel_i1e"}
+    "i0": "bessel_i0", "special_i1": "bessel_i1", "special_i0e": "bessel_i0e", "special_i1e": "bessel_i1e",
+    "special_modified_bessel_i0": "bessel_i0", "special_modified_bessel_i1": "bessel_i1",
+    "special_modified_bessel_k0": "bessel_k0", "special_modified_bessel_k1": "bessel_k1",
+    "special_scaled_modified_bessel_k0": "bessel_k0e", "special_scaled_modified_bessel_k1": "bessel_k1e",
+    "special_bessel_j0": "bessel_j0", "special_bessel_j1": "bessel_j1", "special_bessel_y0": "bessel_y0",
+    "special_bessel_y1": "bessel_y1", "special_airy_ai": "airy_ai", "special_erfcx": "erfcx", "special_ndtri": "ndtri"}
 _UNARY = {"relu": "relu", "neg": "neg", "abs": "abs", "bitwise_not": "bitwise_not"}
 _ROUNDING = {"floor": "floor", "ceil": "ceil", "round": "round", "trunc": "trunc"}
 for _name, _operation in _FLOAT_UNARY.items():
@@ -49,6 +54,7 @@ _BINARY = {
     "mul.Tensor": (BOOL, "mul"), "div.Tensor": (FLOAT, "div"), "maximum": (BOOL, "maximum"), "minimum": (BOOL, "minimum"),
     "atan2": (FLOAT, "atan2"), "bitwise_and.Tensor": (BOOL, "bitwise_and"), "bitwise_or.Tensor": (BOOL, "bitwise_or"),
     "bitwise_xor.Tensor": (BOOL, "bitwise_xor"), "fmod.Tensor": (0, "rem"), "pow.Tensor_Tensor": (0, "pow"),
+    "igamma": (0, "igamma"), "igammac": (0, "igammac"), "nextafter": (0, "nextafter"),
     "bitwise_left_shift.Tensor": (0, "shift_left"), "bitwise_right_shift.Tensor": (0, "shift_right_arithmetic")}
 for _name, (_flags, _operation) in _BINARY.items():
     NATIVE[_name] = (BINARY, _flags, _operation)
