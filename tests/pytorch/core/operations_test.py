@@ -288,6 +288,35 @@ class Others(unittest.TestCase):
             "fft", lambda x: (torch.fft.fft(x), torch.fft.ifft(torch.fft.rfft2(x)), torch.fft.irfft(torch.fft.rfft(x), 5)), a
         )
 
+    def test_medians_and_modes(self):
+        core.clear_counters()
+        generator = torch.Generator().manual_seed(0)
+        nan, ties = float("nan"), torch.tensor([[1.0, 2, 2, 0], [3, 1, 1, 3], [0, 0, 0, 0]])
+        holes = torch.tensor([[1.0, nan, 3, 2], [nan, nan, nan, nan], [2, 1, 5, 4]])
+        for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int32, torch.uint8):
+            x = (torch.randn(4, 7, generator=generator) * 3).to(dtype)
+            for name in ("median", "nanmedian"):
+                function = getattr(torch, name)
+                self.check(name, lambda x: (function(x), function(x, 1)[0], function(x, 0, True)[0], function(x[0, 0])), x, bits=True)
+            self.check("mode", lambda x: (torch.mode(x)[0], torch.mode(x, 0, True)[0], torch.mode(x[0, 0])[0]), x, bits=True)
+        for name in ("median", "nanmedian"):
+            function = getattr(torch, name)
+            self.check(name + " of NaN", lambda x: (function(x), function(x, 1)[0], function(x, 0)[0]), holes)
+            self.check(name + " of nothing", lambda x: (function(x[:0]), function(x[:0], 1)[0]), holes)
+            with self.assertRaisesRegex(IndexError, "reduction dim 0 to have non-zero size"):
+                function(holes.to(DEVICE)[:0], 0)
+        self.check("ties", lambda x: (torch.mode(x, 1)[0], torch.median(x, 1)[0]), ties)
+        for function in (lambda x: x.median(1)[0].sum(), torch.median, lambda x: x.mode(1)[0].sum()):
+            slopes = []
+            for device in ("cpu", DEVICE):
+                x = torch.arange(12.0).reshape(3, 4).to(device).requires_grad_()
+                function(x).backward()
+                slopes.append(x.grad)
+            same(self, *slopes)
+        for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+            self.check("frexp", lambda x: tuple(torch.frexp(x)), torch.tensor([0.0, -0.0, 1, -3.5, 1e-30]).to(dtype), bits=True)
+        self.assertEqual(host_operations(), [])
+
     def test_special_functions(self):
         """Beside torch's CPU where both are accurate, and their limits, where torch often has NaN."""
         core.clear_counters()

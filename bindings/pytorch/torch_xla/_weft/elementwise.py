@@ -453,3 +453,9 @@ def fft_c2r(self, dim, normalization, last_dim_size):
     out = _transform(value, [axes[-1]], "IRFFT", last_dim_size)
     count = count_of(self.shape, axes[:-1]) * last_dim_size
     return C.wrap(_scaled(out, count, normalization, True))
+
+
+@lower("frexp.Tensor")
+def frexp(self):
+    mantissa, exponent = op("frexp", C.read(self))
+    return C.wrap(mantissa), C.wrap(converted(exponent, runtime.I32))

@@ -382,6 +382,43 @@ def kthvalue(self, k, dim=-1, keepdim=False):
     return tuple(t.contiguous() if keepdim else t.squeeze(axis).contiguous() for t in kept)
 
 
+def _middle(name, x, axis, keepdim):
+    """Values and positions of one of `median`, `nanmedian` and `most_frequent`; a scalar is its own."""
+    if x.ndim == 0:
+        return C.wrap(op("reshape", x, shape=())), C.wrap(op("full", shape=(), value=0.0, dtype=I64, device=x.device))
+    if x.shape[axis] == 0 and 0 not in x.shape[:axis] + x.shape[axis + 1 :]:
+        said = "mode" if name == "most_frequent" else "median"
+        raise IndexError(f"{said}(): Expected reduction dim {axis} to have non-zero size.")
+    if name == "nanmedian" and x.dtype not in FLOATS:
+        name = "median"
+    values, indices = op(name, _orderable(x), axis=axis, keepdims=bool(keepdim))
+    return C.wrap(converted(values, x.dtype)), C.wrap(converted(indices, I64))
+
+
+def _of_all(name):
+    def function(self):
+        x = C.read(self)
+        if self.numel() == 0 and x.dtype in FLOATS:
+            return C.wrap(number(float("nan"), x.dtype, x.device))
+        return _middle(name, op("reshape", x, shape=(self.numel(),)) if x.ndim > 0 else x, 0, False)[0]
+
+    return function
+
+
+def _along(name):
+    def function(self, dim=-1, keepdim=False):
+        x = C.read(self)
+        return _middle(name, x, axis_of(dim, x.ndim), keepdim)
+
+    return function
+
+
+for _name in ("median", "nanmedian"):
+    lower(_name)(_of_all(_name))
+    lower(_name + ".dim")(_along(_name))
+lower("mode")(_along("most_frequent"))
+
+
 def _distances(first, second, p):
     x, y = C.read(first), C.read(second)
     lead = first.dim() - 2
