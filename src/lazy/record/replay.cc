@@ -281,6 +281,7 @@ bool Replay::MakeCut(CutPlanner& planner, const Plan& plan, std::vector<ir::Valu
   }
   cut->outputs.resize(plan.outputs);
   cut->offered.resize(plan.outputs);
+  shown->reserve(plan.shown.size());
   size_t n = 0;
   for (const Tensor& tensor : state_.live) {
     const Tensor::State& state = tensor.state;
