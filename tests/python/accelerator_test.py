@@ -218,7 +218,10 @@ class Accelerator(unittest.TestCase):
         for file, more in ((self.file, MOST), ("0", 8.0)):
             begin = "import ctypes, libweft; ctypes.CDLL(libweft.library_path(), ctypes.RTLD_GLOBAL)\n"
             code = begin + "import sys; sys.argv[1:] = [%r, %r]\n" % (loops, str(int(file != "0")))
-            c_add, add, c_sum, total = map(float, self.said(code + SPEED, file).split())
+            # The least of three processes, always: others of this machine are in each of them, and part of an interpreter's speed is
+            # where the process has its memory.
+            runs = [list(map(float, self.said(code + SPEED, file).split())) for _ in range(3)]
+            c_add, add, c_sum, total = map(min, zip(*runs))
             print("add: C %.3f us, Python %.3f; sum by keywords: C %.3f, Python %.3f" % (c_add, add, c_sum, total))
             self.assertLess(add - c_add, more)
             self.assertLess(total - c_sum, more)
