@@ -369,6 +369,9 @@ class Others(unittest.TestCase):
                 return out.detach(), x.grad[:last], w.grad
 
             self.check(f"rows {ends}", rows, x, w)
+            ends_here = offs.to(DEVICE)
+            self.assertEqual(torch._grouped_mm(x.to(DEVICE), w.to(DEVICE), offs=ends_here)[last:].abs().sum().item(), 0)
+            self.assertEqual(torch._grouped_mm(planes.to(DEVICE), x.to(DEVICE).t(), offs=ends_here)[:, last:].abs().sum().item(), 0)
             self.check("inner", lambda x: torch._grouped_mm(x.t(), x.clone(), offs=offs.to(x.device)), x)
             self.check("columns", lambda p, x: torch._grouped_mm(p, x.t(), offs=offs.to(x.device))[:, :last], planes, x)
         self.check("lists", lambda p, w: torch._grouped_mm(p, w), planes, w)

@@ -5,7 +5,7 @@ import torch
 from . import runtime
 from .factory import converted, dtype_number, number
 from .index import common_values, device_of, on_device, value_of
-from .nn import like
+from .nn import like, turned
 from .reduce import count_of
 from .runtime import BOOL, C, COMPLEX, DTYPES, F32, FLOATS
 from .table import lower
@@ -266,9 +266,8 @@ def log_sigmoid_backward(grad_output, self, buffer):
 @lower("cholesky")
 def cholesky(self, upper=False):
     lower_ = op("cholesky", C.read(self), lower=True)
-    n = lower_.ndim
     if upper:
-        lower_ = op("transpose", lower_, permutation=(*range(n - 2), n - 1, n - 2))
+        lower_ = turned(lower_)
     return C.wrap(lower_)
 
 

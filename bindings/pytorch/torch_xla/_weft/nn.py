@@ -251,7 +251,7 @@ if runtime.VERSION >= (2, 13):  # before, torch refuses gradients of complex den
     lower("linear_backward")(C.linear_backward)
 
 
-def _turned(x):
+def turned(x):
     """The last two dimensions in each other's place."""
     return op("transpose", x, permutation=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
@@ -274,9 +274,9 @@ def grouped_mm(self, mat2, offs=None, bias=None, out_dtype=None):
     if a.ndim == 2 and b.ndim == 3:
         out = op("ragged_dot", a, b, sizes)
     elif a.ndim == 3:
-        out = _turned(op("ragged_dot", _turned(b), _turned(a), sizes))
+        out = turned(op("ragged_dot", turned(b), turned(a), sizes))
     else:  # the gradient of ragged_dot's matrices
         m, n = a.shape[0], b.shape[1]
         matrices = op("full", shape=(groups, m, n), value=0.0, dtype=a.dtype, device=a.device)
-        out = gradient("ragged_dot", (_turned(a), matrices, sizes), (b,), (False, True, False))[1]
+        out = gradient("ragged_dot", (turned(a), matrices, sizes), (b,), (False, True, False))[1]
     return C.wrap(converted(out, wanted))

@@ -355,11 +355,16 @@ def searchsorted(sorted_sequence, self, *, out_int32=False, right=False, side=No
     return C.wrap(converted(out, I32 if out_int32 else I64))
 
 
+def _alone(x):
+    """The value and the position of the one element of a scalar."""
+    return C.wrap(op("reshape", x, shape=())), C.wrap(op("full", shape=(), value=0.0, dtype=I64, device=x.device))
+
+
 def _running(name):
     def function(self, dim):
         x = C.read(self)
         if x.ndim == 0:
-            return C.wrap(op("reshape", x, shape=())), C.wrap(op("full", shape=(), value=0.0, dtype=I64, device=x.device))
+            return _alone(x)
         values, indices = op(name, _orderable(x), axis=axis_of(dim, x.ndim))
         return C.wrap(converted(values, x.dtype)), C.wrap(converted(indices, I64))
 
@@ -385,7 +390,7 @@ def kthvalue(self, k, dim=-1, keepdim=False):
 def _middle(name, x, axis, keepdim):
     """Values and positions of one of `median`, `nanmedian` and `most_frequent`; a scalar is its own."""
     if x.ndim == 0:
-        return C.wrap(op("reshape", x, shape=())), C.wrap(op("full", shape=(), value=0.0, dtype=I64, device=x.device))
+        return _alone(x)
     if x.shape[axis] == 0 and 0 not in x.shape[:axis] + x.shape[axis + 1 :]:
         said = "mode" if name == "most_frequent" else "median"
         raise IndexError(f"{said}(): Expected reduction dim {axis} to have non-zero size.")
